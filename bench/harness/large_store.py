@@ -123,25 +123,31 @@ def stage(serial):
 
 
 def write(database, counts):
-    """Writes all of it into the SQLite file of a store that `larder init` made and that no server has open; the serial that it is at then."""
+    """Writes all of it into the SQLite file of a store."""
+    def rows(serial):
+        yield (*stage(serial + 1), b"")
+        yield from ((*record, b"") for record in records(counts, serial + 1))
+
+    fill(database, rows)
+
+
+def fill(database, rows):
+    """Writes what `rows(serial)` gives after this serial, as `(key, serial, body, blobs)`, into the SQLite file of a store that `larder init` made and that
+    no server has open."""
     store = sqlite3.connect(database, isolation_level=None)
     try:
         # Nothing here must survive a crash, and keys come in any order: their index is to stay in memory until it is whole.
         for pragma in ("journal_mode=DELETE", "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-4000000"):
             store.execute(f"PRAGMA {pragma}").fetchall()
-        serial = store.execute("SELECT serial FROM larder_store").fetchone()[0] + 1
+        serial = store.execute("SELECT serial FROM larder_store").fetchone()[0]
         by_serial = store.execute("SELECT sql FROM sqlite_master WHERE name = 'larder_records_by_serial'").fetchone()[0]
         store.execute("BEGIN")
         store.execute("DROP INDEX larder_records_by_serial")
-        insert = "INSERT INTO larder_records (key, serial, body, blobs) VALUES (?, ?, ?, x'')"
-        store.execute(insert, stage(serial))
-        store.executemany(insert, records(counts, serial))
+        store.executemany("INSERT INTO larder_records (key, serial, body, blobs) VALUES (?, ?, ?, ?)", rows(serial))
         store.execute(by_serial)
         store.execute("UPDATE larder_store SET serial = (SELECT max(serial) FROM larder_records)")
         store.execute("COMMIT")
-        serial = store.execute("SELECT serial FROM larder_store").fetchone()[0]
         store.execute("PRAGMA journal_mode=DELETE").fetchall()
         store.execute("PRAGMA journal_mode=WAL").fetchall()
-        return serial
     finally:
         store.close()

@@ -152,6 +152,11 @@ impl ArticleName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name as text that others may share.
+    pub(crate) fn shared(&self) -> &Arc<str> {
+        &self.0
+    }
 }
 
 /// `text` in Unicode's normalization form C.

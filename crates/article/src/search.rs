@@ -6,6 +6,7 @@
 //! [`crate::Snapshot::wants_index`] and builds it on a thread of its choice, while writes go on making further
 //! snapshots.
 
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -110,21 +111,32 @@ impl Search {
         self.base = Some(index);
     }
 
-    /// The names whose text contains `needle` (folded by this function), in ascending order, and whether these are all: of the
-    /// index, only the first `docs_max` are looked up.
-    pub(crate) fn containing(&self, needle: &str, docs_max: usize) -> (Vec<ArticleName>, bool) {
+    /// The names from `from` on whose text contains `needle` (folded by this function), in ascending order, and whether these are
+    /// all: of the index, only the first `docs_max` are looked up.
+    pub(crate) fn containing(
+        &self,
+        needle: &str,
+        from: Bound<&str>,
+        docs_max: usize,
+    ) -> (Vec<ArticleName>, bool) {
         let needle = fold(needle);
         if needle.chars().any(char::is_control) {
             return (Vec::new(), true);
         }
         let base = self.base.as_ref();
-        let docs = base.map_or_else(Vec::new, |it| it.trigrams.containing(&needle, docs_max));
+        let range: (Bound<&str>, Bound<&str>) = (from, Bound::Unbounded);
+        let docs = base.map_or_else(Vec::new, |base| {
+            let is_before =
+                |name: &ArticleName| !RangeBounds::<str>::contains(&range, name.as_str());
+            let first = base.names.partition_point(is_before);
+            base.trigrams.containing_from(&needle, DocId(first as u32), docs_max)
+        });
         let is_all = docs.len() < docs_max;
         let name = |DocId(doc)| base.and_then(|base| base.names.get(doc as usize));
         let mut found = Vec::with_capacity(docs.len());
         let mut changed = self
             .delta
-            .iter()
+            .range::<_, str>(range)
             .filter(|(_, it)| it.text.as_ref().is_some_and(|text| text.contains(&needle)))
             .map(|(name, _)| name)
             .peekable();
@@ -147,6 +159,8 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use super::{Search, fold};
     use crate::ArticleName;
 
@@ -161,6 +175,7 @@ mod tests {
             indexed in proptest::collection::btree_set(0_u32..60, 0..40),
             changed in proptest::collection::btree_map(0_u32..60, proptest::option::of("[ab]{0,2}"), 0..20),
             docs_max in 0_usize..30,
+            after in 0_u32..60,
         ) {
             let mut search = Search::default();
             let texts = indexed.iter().map(|&number| (name(number), "XAX".to_owned()));
@@ -169,9 +184,12 @@ mod tests {
             for (number, text) in changed {
                 search.change(name(number), text.map(|text| fold(&text)));
             }
-            let (all, is_all) = search.containing("a", usize::MAX);
+            let (all, is_all) = search.containing("a", Bound::Unbounded, usize::MAX);
             proptest::prop_assert!(is_all && all.is_sorted());
-            let (first, is_all) = search.containing("a", docs_max);
+            let after = name(after);
+            let from = Bound::Excluded(after.as_str());
+            let all: Vec<_> = all.into_iter().filter(|name| *name > after).collect();
+            let (first, is_all) = search.containing("a", from, docs_max);
             proptest::prop_assert!(all.starts_with(&first));
             proptest::prop_assert!(!is_all || first == all);
             proptest::prop_assert!(is_all || docs_max <= indexed.len());

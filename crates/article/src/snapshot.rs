@@ -115,6 +115,14 @@ impl Article {
     }
 }
 
+/// Where a list of the names that begin with `prefix` goes on after the name `after`.
+fn start<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
+    match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        _ => Bound::Included(prefix),
+    }
+}
+
 fn share(words: &mut OrdSet<Arc<str>>, word: &str) -> Arc<str> {
     if let Some(word) = words.get(word) {
         return word.clone();
@@ -152,8 +160,14 @@ impl Snapshot {
     /// revisions.
     #[must_use]
     pub fn apply(&self, records: &[Record]) -> Applied {
+        self.clone().after(records)
+    }
+
+    /// The same as [`Snapshot::apply`]: nothing is copied that no other snapshot has.
+    #[must_use]
+    pub fn after(self, records: &[Record]) -> Applied {
         let mut troubles = Vec::new();
-        let mut snapshot = self.clone();
+        let mut snapshot = self;
         // All records of an article are applied at once: it is copied once, and only its last state goes into the
         // search.
         let mut changes: Vec<(ArticleName, Revision, &Record)> = Vec::new();
@@ -293,17 +307,19 @@ impl Snapshot {
         self.tags.iter().map(|(tag, names)| (&**tag, names))
     }
 
-    /// The articles that are in lists and have this tag, after the name `after`, in ascending order of their names.
-    pub fn tagged<'a>(
-        &'a self,
+    /// The articles that are in lists and have this tag, those whose names begin with `prefix` and are after the name `after`, in
+    /// ascending order of their names.
+    pub fn tagged(
+        &self,
         tag: &str,
-        after: Option<&'a str>,
-    ) -> impl Iterator<Item = &'a Arc<Article>> {
-        let names = self.tags.get(tag);
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = names
-            .into_iter()
-            .flat_map(move |names| names.range::<_, str>((start, Bound::Unbounded)));
+        prefix: &str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &Arc<Article>> + use<'_> {
+        let prefix = normalize(prefix);
+        let range = (start(&prefix, after), Bound::Unbounded);
+        let names = self.tags.get(tag).map(|names| names.range::<_, str>(range));
+        let names = names.into_iter().flatten();
+        let names = names.take_while(move |name| name.as_str().starts_with(&prefix));
         names.filter_map(|name| self.articles.get(name))
     }
 
@@ -462,10 +478,7 @@ impl Snapshot {
     /// The articles that `query` asks for.
     pub fn list(&self, query: &ListQuery<'_>) -> Page {
         let prefix = normalize(query.prefix);
-        let from = match query.after {
-            Some(after) if after >= prefix.as_str() => Bound::Excluded(after),
-            _ => Bound::Included(prefix.as_str()),
-        };
+        let from = start(&prefix, query.after);
         let is_wanted = |article: &&Arc<Article>| {
             !article.is_draft() && (query.with_deleted || !article.is_deleted())
         };
@@ -478,26 +491,20 @@ impl Snapshot {
                 .filter(is_wanted);
             return Page::of(articles, query.limit);
         }
+        let has_prefix = |name: &&ArticleName| name.as_str().starts_with(&prefix);
         let page = |found: &[ArticleName]| {
-            let start = found.partition_point(|name| match from {
-                Bound::Excluded(after) => name.as_str() <= after,
-                Bound::Included(first) => name.as_str() < first,
-                Bound::Unbounded => false,
-            });
-            let articles = found[start..]
-                .iter()
-                .take_while(|name| name.as_str().starts_with(&prefix))
-                .filter_map(|name| self.articles.get(name))
-                .filter(is_wanted);
+            let articles = found.iter().take_while(has_prefix);
+            let articles = articles.filter_map(|name| self.articles.get(name)).filter(is_wanted);
             Page::of(articles, query.limit)
         };
         // Some words are in nearly all titles, and the first articles are enough for a page.
-        let (found, is_all) = self.search.containing(query.q, CONTAINING_FIRST);
+        let (found, is_all) = self.search.containing(query.q, from, CONTAINING_FIRST);
         let first = page(&found);
-        if is_all || first.next.is_some() {
+        let is_past = found.last().is_some_and(|last| !has_prefix(&last));
+        if is_all || is_past || first.next.is_some() {
             return first;
         }
-        page(&self.search.containing(query.q, usize::MAX).0)
+        page(&self.search.containing(query.q, from, usize::MAX).0)
     }
 
     /// Whether enough articles have changed since the search index was built that a new index would make searches faster.

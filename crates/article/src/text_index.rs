@@ -155,7 +155,9 @@ fn merged(parts: &[Part]) -> Segment {
 
 /// The parts to merge: the last two neighbours of similar size, or one that is mostly gone.
 fn unbalanced(parts: &[Part]) -> Option<std::ops::Range<usize>> {
-    let at = parts.windows(2).rposition(|pair| pair[0].len() < 2 * pair[1].len());
+    // What is gone of the larger one counts: after a start many are exactly twice as large as the next one, and the first change
+    // of an article in it would merge them.
+    let at = parts.windows(2).rposition(|pair| pair[0].segment.len() < 2 * pair[1].len());
     let pair = at.map(|at| at..at + 2);
     pair.or_else(|| parts.iter().position(Part::is_mostly_gone).map(|at| at..at + 1))
 }

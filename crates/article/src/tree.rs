@@ -137,7 +137,7 @@ impl Tree {
             let wanted = is_there.then_some(wanted);
             let Some(folder) = folder_of(path) else { return };
             let had_any = self.has_any(folder);
-            self.put(folder, path, wanted);
+            self.put(folder, path, name, wanted);
             let has_any = self.has_any(folder);
             // The folder came or went with it, or has another page now.
             let is_its_page = path == name.as_str() && is_page_of_folder(path);
@@ -148,8 +148,8 @@ impl Tree {
         }
     }
 
-    /// Gives an entry this order, or takes it out.
-    fn put(&mut self, folder: &str, path: &str, order: Option<i32>) {
+    /// Gives an entry this order, or takes it out. The entry of the article `name` shares its name.
+    fn put(&mut self, folder: &str, path: &str, name: &ArticleName, order: Option<i32>) {
         let known = self.entries.get_key_value(path).map(|(path, order)| (path.clone(), *order));
         if known.as_ref().map(|(_, order)| *order) == order {
             return;
@@ -158,7 +158,8 @@ impl Tree {
         let sibling = self.sorted.range((Bound::Included(start(folder)), Bound::Unbounded)).next();
         let sibling = sibling.filter(|it| &*it.folder == folder).map(|it| it.folder.clone());
         let folder = sibling.unwrap_or_else(|| folder.into());
-        let shared = known.as_ref().map_or_else(|| path.into(), |(path, _)| path.clone());
+        let new = || if path == name.as_str() { name.shared().clone() } else { path.into() };
+        let shared = known.as_ref().map_or_else(new, |(path, _)| path.clone());
         if let Some((path, order)) = known {
             self.sorted.remove(&Place { folder: folder.clone(), order, path });
         }

@@ -143,25 +143,35 @@ impl TrigramIndex {
     /// The first `limit` documents whose text contains `needle`: ascending, without duplicates. Every text contains
     /// the empty needle.
     pub fn containing(&self, needle: &str, limit: usize) -> Vec<DocId> {
+        self.containing_from(needle, DocId(0), limit)
+    }
+
+    /// [`TrigramIndex::containing`], of the documents from `first` on.
+    pub fn containing_from(&self, needle: &str, first: DocId, limit: usize) -> Vec<DocId> {
         let needle = needle.as_bytes();
         if self.postings.is_empty() && !needle.is_empty() {
-            return self.column.containing(&memmem::Finder::new(needle), limit);
+            let all = limit.saturating_add(first.0 as usize);
+            let mut found = self.column.containing(&memmem::Finder::new(needle), all);
+            found.retain(|doc| *doc >= first);
+            found.truncate(limit);
+            return found;
         }
         let is_exact =
             needle.len() <= 3 && needle.iter().all(|&byte| SYMBOLS[byte as usize] < SHARED);
-        let candidates = match *needle {
-            [] => return (0..self.column.len()).take(limit).map(DocId).collect(),
-            [first] => {
-                self.union(trigram(SYMBOLS[first as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT)
+        let mut candidates = match *needle {
+            [] => return (first.0..self.column.len()).take(limit).map(DocId).collect(),
+            [one] => self.union(trigram(SYMBOLS[one as usize], 0, 0), SYMBOL_COUNT * SYMBOL_COUNT),
+            [one, other] => {
+                let [one, other] = [one, other].map(|byte| SYMBOLS[byte as usize]);
+                self.union(trigram(one, other, 0), SYMBOL_COUNT)
             }
-            [first, second] => self
-                .union(trigram(SYMBOLS[first as usize], SYMBOLS[second as usize], 0), SYMBOL_COUNT),
-            _ => self.intersection(needle, if is_exact { limit } else { usize::MAX }),
+            _ => self.intersection(needle, first, if is_exact { limit } else { usize::MAX }),
         };
+        let later = candidates.partition_point(|doc| *doc < first);
+        candidates.drain(..later);
         if is_exact {
-            let mut found = candidates;
-            found.truncate(limit);
-            return found;
+            candidates.truncate(limit);
+            return candidates;
         }
         let finder = memmem::Finder::new(needle);
         candidates
@@ -180,9 +190,9 @@ impl TrigramIndex {
         docs.to_vec()
     }
 
-    /// The documents that contain the rarest trigrams of `needle` (three bytes or more): a superset of those that
-    /// contain the needle.
-    fn intersection(&self, needle: &[u8], limit: usize) -> Vec<DocId> {
+    /// The documents from `first` on that contain the rarest trigrams of `needle` (three bytes or more): a superset of those
+    /// that contain the needle.
+    fn intersection(&self, needle: &[u8], first: DocId, limit: usize) -> Vec<DocId> {
         /// To decode one posting costs about a twelfth of checking one candidate's text.
         const CHECK_COST_IN_POSTINGS: usize = 12;
         /// A long needle has many trigrams; the few rarest ones suffice.
@@ -205,7 +215,10 @@ impl TrigramIndex {
         lists.sort_unstable_by_key(PostingList::size_bytes);
         lists.truncate(LISTS_MAX);
         let Some((rarest, others)) = lists.split_first_mut() else { return Vec::new() };
-        let mut docs: Vec<DocId> = rarest.iter().take(limit).collect();
+        let mut docs: Vec<DocId> = match first {
+            DocId(0) => rarest.iter().take(limit).collect(),
+            _ => rarest.iter().skip_while(|doc| *doc < first).take(limit).collect(),
+        };
         // The cheapest list comes first: it may leave so few documents that the others are not worth it.
         others.sort_by_key(|list| list.cost(docs.len()));
         for list in others {
@@ -293,7 +306,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn equals_a_naive_scan(texts in proptest::collection::vec(texts(), 0..80), needle in texts(), cut in 0_usize..8) {
+        fn equals_a_naive_scan(texts in proptest::collection::vec(texts(), 0..80), needle in texts(), cut in 0_usize..8, from in 0_u32..90) {
             let index = TrigramIndex::build(TextColumn::from_texts(&texts));
             let scanned = TrigramIndex::without_lists(TextColumn::from_texts(&texts));
             let short: String = needle.chars().take(cut).collect();
@@ -310,6 +323,11 @@ mod tests {
                 first.truncate(3);
                 prop_assert_eq!(index.containing(&needle, 3), first.clone());
                 prop_assert_eq!(scanned.containing(&needle, 3), first);
+                let mut later = scan(&texts, &needle);
+                later.retain(|doc| doc.0 >= from);
+                later.truncate(3);
+                prop_assert_eq!(index.containing_from(&needle, DocId(from), 3), later.clone());
+                prop_assert_eq!(scanned.containing_from(&needle, DocId(from), 3), later);
             }
         }
     }

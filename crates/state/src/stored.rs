@@ -73,7 +73,7 @@ impl store::State for Stored {
     /// Applies the records to every surface. What cannot be read is left out.
     fn apply(self, records: &[Record], serial: Serial) -> (Stored, Vec<UnreadableRecord>) {
         let (accounts, mut troubles) = self.accounts.apply(records);
-        let articles = self.articles.apply(records);
+        let articles = self.articles.after(records);
         troubles.extend(articles.troubles);
         let index = self.index.after(records);
         troubles.extend(index.troubles);

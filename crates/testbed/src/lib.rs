@@ -1,5 +1,5 @@
 //! Real things for tests: a PostgreSQL, a MariaDB, an S3-type server, an identity provider, an nginx, a Varnish, a directory, a small
-//! disk, a proxy that drops connections silently, a judge of histories; and a scripted upstream of a Python index. Each belongs to one test, lives in a
+//! disk, a host behind lines that can be cut, a proxy that drops connections silently, a judge of histories; and a scripted upstream of a Python index. Each belongs to one test, lives in a
 //! temporary directory, and ends with the test's process at the latest, however that ends.
 //!
 //! If a program is not installed, or this user lacks a right, the test is skipped with a line that says so; under
@@ -7,6 +7,7 @@
 
 mod daemon;
 mod dex;
+mod far_host;
 mod mariadb;
 mod nginx;
 mod porcupine;
@@ -22,6 +23,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
 pub use dex::{DEX_EMAIL, DEX_PASSWORD, Dex};
+pub use far_host::{FarHost, LOST, Line, SLOW};
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use porcupine::Porcupine;

@@ -1,9 +1,11 @@
-//! A PostgreSQL for one test, in a temporary directory, reachable only by a socket in it. A test can crash it, start
+//! A PostgreSQL for one test, in a temporary directory, reachable by a socket in it. A test can crash it, start
 //! it again, and freeze it.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
+    /// Where it listens besides its socket.
+    address: OnceLock<Ipv4Addr>,
     /// Stops the server once its input is closed. The end of this process closes it, however the process ends.
     guard: Child,
 }
@@ -44,7 +48,7 @@ impl Postgres {
             data = data.display(),
         );
         let guard = crate::guard(&mut as_user(Path::new("sh")), &script);
-        let server = Postgres { programs, directory, guard };
+        let server = Postgres { programs, directory, address: OnceLock::new(), guard };
         server.resume();
         Some(server)
     }
@@ -52,7 +56,8 @@ impl Postgres {
     /// Starts it again after [`Postgres::crash`] or [`Postgres::stop`].
     pub fn resume(&self) {
         let options = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c max_connections=200",
+            "-c listen_addresses={} -c unix_socket_directories={} -c max_connections=200",
+            self.address.get().map(Ipv4Addr::to_string).unwrap_or_default(),
             self.directory.display()
         );
         let mut start = self.pg_ctl("start");
@@ -60,6 +65,15 @@ impl Postgres {
         // Not a pipe, which the server would keep open.
         let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
         assert!(status.success(), "PostgreSQL did not start");
+    }
+
+    /// Starts it again, so that it also listens at this address, for hosts beside it there.
+    pub fn listen_at(&self, address: Ipv4Addr) {
+        self.stop();
+        let _ = self.address.set(address);
+        let script = "echo 'host all all samenet trust' >>data/pg_hba.conf";
+        said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+        self.resume();
     }
 
     /// Ends it at once, like a crash.

@@ -5,7 +5,7 @@
 //! exists.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -48,6 +48,11 @@ impl Drop for S3 {
 impl S3 {
     /// Starts a fresh server. If the program is not installed, the result is `None` and a line says so.
     pub fn start() -> Option<S3> {
+        S3::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// [`S3::start`], at another address of this host.
+    pub fn start_at(address: Ipv4Addr) -> Option<S3> {
         let Some(program) = program() else {
             crate::skipped(
                 "no S3-type server: LARDER_TEST_S3 is not set, and ./test has not installed one",
@@ -58,7 +63,7 @@ impl S3 {
         let begun = Instant::now();
         loop {
             // If another process takes the port in the meantime, the server ends at once and the next port is tried.
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let listener = TcpListener::bind((address, 0)).expect("a port");
             let address = listener.local_addr().expect("an address");
             drop(listener);
             if let Ok(running) = run(&program, &directory, address) {

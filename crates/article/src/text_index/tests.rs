@@ -249,3 +249,20 @@ proptest! {
         prop_assert_eq!(names, scanned(&articles, &question));
     }
 }
+
+#[test]
+fn a_change_in_a_large_segment_merges_nothing_large() {
+    let articles = |start: usize, count: usize| {
+        let one = |at: usize| (name(&format!("a{at:05}")), Some(document("T", "text")));
+        (start..start + count).map(one).collect::<Vec<_>>()
+    };
+    let index = TextIndex::default().replaced(articles(0, 4 * SMALL_MAX));
+    let index = index.replaced(articles(4 * SMALL_MAX, 2 * SMALL_MAX));
+    assert!(index.wants_merge().is_none() && index.segments() == 2);
+    let changed = index.replaced(articles(7, 1));
+    assert!(changed.wants_merge().is_none(), "{} segments", changed.segments());
+    assert_eq!(changed.len(), 6 * SMALL_MAX);
+    // What has been replaced half is merged.
+    let replaced = index.replaced(articles(0, 2 * SMALL_MAX + 1));
+    assert!(replaced.wants_merge().is_some());
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use testbed::{FarHost, Line};
 
 use crate::asking::{Says as _, Words};
 use crate::client::{Client, Response};
@@ -19,8 +20,14 @@ use crate::{catalogue, wait_until};
 /// The binary, without any configuration of this machine. `LARDER_TEST_BINARY` names another one, such as one that is optimized, to
 /// measure it.
 pub(crate) fn larder(directory: &Path) -> Command {
+    larder_at(None, directory)
+}
+
+/// [`larder`], at another host.
+fn larder_at(far: Option<&FarHost>, directory: &Path) -> Command {
     let other = std::env::var_os("LARDER_TEST_BINARY");
-    let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into()));
+    let binary = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_larder").into());
+    let mut command = far.map_or_else(|| Command::new(&binary), |far| far.command(&binary));
     command.env_clear().env("HOME", directory).current_dir(directory).stdin(Stdio::null());
     command
 }
@@ -149,7 +156,18 @@ impl Process {
         arguments: &[&str],
         variables: &[(&'static str, String)],
     ) -> Process {
-        let process = Process::spawn(directory, data, arguments, variables);
+        Process::start_at(None, directory, data, arguments, variables)
+    }
+
+    /// [`Process::start_with`], at another host.
+    pub(crate) fn start_at(
+        far: Option<&FarHost>,
+        directory: Arc<TempDir>,
+        data: &str,
+        arguments: &[&str],
+        variables: &[(&'static str, String)],
+    ) -> Process {
+        let process = Process::spawn(far, directory, data, arguments, variables);
         wait_until("readiness", || process.get("/readyz").status == 200);
         process
     }
@@ -160,17 +178,20 @@ impl Process {
         data: &str,
         arguments: &[&str],
     ) -> Process {
-        Process::spawn(directory, data, arguments, &[])
+        Process::spawn(None, directory, data, arguments, &[])
     }
 
     fn spawn(
+        far: Option<&FarHost>,
         directory: Arc<TempDir>,
         data: &str,
         arguments: &[&str],
         variables: &[(&'static str, String)],
     ) -> Process {
-        let mut child = larder(directory.path())
-            .args(["serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--log-format", "json"])
+        let host = far.map_or(Ipv4Addr::LOCALHOST, |far| far.addresses(Line::Clients)[1]);
+        let mut child = larder_at(far, directory.path())
+            .args(["serve", "--data-dir", data, "--listen", &format!("{host}:0")])
+            .args(["--log-format", "json"])
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())

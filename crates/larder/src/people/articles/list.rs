@@ -164,7 +164,7 @@ pub(super) fn folder_page<'a>(
 
 /// The page of all articles with a tag.
 pub(super) fn tag_page<'a>(shown: &Reading<'_>, tag: &'a str, site: Site) -> ListPage<'a> {
-    let articles = shown.stored.articles.tagged(tag, None).map(|article| Item::of(article));
+    let articles = shown.stored.articles.tagged(tag, "", None).map(|article| Item::of(article));
     ListPage { tag, ..ListPage::of(site, articles.collect()) }
 }
 

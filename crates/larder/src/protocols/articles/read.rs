@@ -423,12 +423,9 @@ pub(crate) async fn listing(
             return Err(HttpError::bad_request(detail));
         }
         let limit = page_size(limit)?;
-        let found = stored.articles.tagged(&tag, after.as_deref());
-        let is_listed = |name: &ArticleName| {
-            name.as_str().starts_with(&prefix)
-                && (app.articles_are_open() || may_read(app, &principal, name))
-        };
-        let found = found.filter(|article| is_listed(&article.name));
+        let found = stored.articles.tagged(&tag, &prefix, after.as_deref());
+        let is_open = app.articles_are_open();
+        let found = found.filter(|it| is_open || may_read(app, &principal, &it.name));
         let found = ListResult::Page(Page::of(found, limit));
         let (q, text) = (String::new(), String::new());
         let listing = Listing { prefix, q, text, tag, limit, with_deleted: false, found };

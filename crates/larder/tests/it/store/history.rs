@@ -9,12 +9,13 @@ mod feeds;
 mod record;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use testbed::{Porcupine, S3, SilentProxy, SmallDisk};
+use testbed::{FarHost, Line, Porcupine, S3, SilentProxy, SmallDisk};
 
 use super::{Place, make_stage};
 use crate::asking::{Says as _, each};
@@ -127,17 +128,24 @@ fn one_server_on_sqlite() {
 #[test]
 fn three_processes_on_postgres_and_s3() {
     let Some(porcupine) = Porcupine::prepare() else { return };
-    let (Some(place), Some(s3)) = (Place::postgres(), S3::start()) else { return };
+    let far = FarHost::start();
+    let store = far.as_ref().map(|far| far.addresses(Line::Store)[0]);
+    let s3 = S3::start_at(store.unwrap_or(Ipv4Addr::LOCALHOST));
+    let (Some(place), Some(s3)) = (Place::postgres(), s3) else { return };
     let blobs = format!("s3://{}/some/prefix", s3.make_bucket());
     let place = Place { blobs, variables: s3.variables(), ..place };
     let postgres = place.postgres.as_ref().expect("it was started");
     place.init();
-    let (time, calls_max) = seconds(14, 360);
+    store.iter().for_each(|address| postgres.listen_at(*address));
+    let (time, calls_max) = seconds(16, 360);
     let proxy = SilentProxy::start(&postgres.socket());
     let through = format!("postgres:///postgres?host={}&user=larder", proxy.directory().display());
-    let databases = vec![place.database.clone(), place.database.clone(), through];
+    let own = place.database.clone();
+    let there = store.map(|address| format!("postgres://larder@{address}/postgres"));
+    let databases = vec![own.clone(), there.unwrap_or(own), through];
     let run = Run::new(Recorder::new(&path(&place, "fleet"), true), true);
     let mut fleet = Fleet::new(&place, databases);
+    fleet.far = far;
     (0..3).for_each(|number| fleet.start(&run, number, None));
     prepare(fleet.processes[0].as_ref().expect("it runs"), calls_max);
     drive(&run, &mut fleet, |fleet| {
@@ -152,6 +160,8 @@ fn three_processes_on_postgres_and_s3() {
         }
     });
     holds(&porcupine, run.recorder.finished());
+    // The object store listens at its line.
+    let _far = fleet.far.take();
     drop(fleet);
     place.check(&["verify", "--quick"]);
 }

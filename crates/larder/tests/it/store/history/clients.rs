@@ -284,7 +284,9 @@ impl<'run> Worker<'run> {
         }
         line.insert("return".into(), returned.into());
         line.insert("status".into(), status.into());
-        let serial: u64 = response.header("x-larder-serial").parse().unwrap_or_default();
+        // A process that is behind says in its refusal where it is.
+        let named = if status < 500 { response.header("x-larder-serial") } else { "" };
+        let serial: u64 = named.parse().unwrap_or_default();
         line.insert("serial".into(), serial.into());
         if status < 500 {
             understand(&response, &mut line);

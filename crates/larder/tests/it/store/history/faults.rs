@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use testbed::{Postgres, S3, SilentProxy, SmallDisk};
+use testbed::{FarHost, LOST, Line, Postgres, S3, SLOW, SilentProxy, SmallDisk};
 
 use super::super::Place;
 use super::super::clocks::ahead;
@@ -12,12 +12,17 @@ use super::clients::Run;
 use super::record::Random;
 use crate::process::Process;
 
+/// The process that has a host of its own.
+const FAR: usize = 1;
+
 /// The servers of a run, each in a data directory of its own.
 pub(super) struct Fleet {
     directory: Arc<TempDir>,
     blobs: String,
     /// The database of each process: the last one reaches its own through a proxy.
     databases: Vec<String>,
+    /// The host of process [`FAR`], where this process may make one.
+    pub(super) far: Option<FarHost>,
     variables: Vec<(&'static str, String)>,
     pub(super) processes: Vec<Option<Process>>,
     /// How often each was started.
@@ -34,6 +39,7 @@ impl Fleet {
             processes: databases.iter().map(|_| None).collect(),
             runs: vec![0; databases.len()],
             databases,
+            far: None,
         }
     }
 
@@ -45,7 +51,9 @@ impl Fleet {
         let mut variables = self.variables.clone();
         variables.extend(ahead_by.and_then(ahead).unwrap_or_default());
         let data = format!("data{number}");
-        let process = Process::start_with(self.directory.clone(), &data, &arguments, &variables);
+        let (directory, far) = (self.directory.clone(), self.far.as_ref());
+        let far = far.filter(|_| number == FAR);
+        let process = Process::start_at(far, directory, &data, &arguments, &variables);
         self.runs[number] += 1;
         let address = Some((process.client.address, self.runs[number]));
         let mut servers = run.servers.lock().expect("no panic");
@@ -109,7 +117,7 @@ pub(super) fn of_fleet(
     random: &mut Random,
     round: u64,
 ) {
-    match round % 7 {
+    match round % 8 {
         0 => fleet.restart(run, random.below(3) as usize, None),
         1 => {
             run.recorder.fault("a database that ends at once");
@@ -122,16 +130,21 @@ pub(super) fn of_fleet(
             proxy.drop_silently();
         }
         3 => {
+            if let Some(far) = &fleet.far {
+                disturb(run, far, random);
+            }
+        }
+        4 => {
             run.recorder.fault("an object store that is away");
             s3.crash();
             pause(random, 1_500);
             s3.resume();
         }
-        4 => {
+        5 => {
             run.recorder.fault("a database that fails over to its standby");
             fail_over(postgres, random);
         }
-        5 => {
+        6 => {
             run.recorder.fault("a database that stands still");
             let frozen = postgres.freeze();
             pause(random, 2_500);
@@ -141,6 +154,24 @@ pub(super) fn of_fleet(
         _ => fleet.restart(run, random.below(3) as usize, Some("+10m")),
     }
     pause(random, 2_500);
+}
+
+/// A line of one process loses what goes one way, or both, or is slow for a while. Clients may still reach it while it does not reach
+/// the store, and the other way round.
+fn disturb(run: &Run, far: &FarHost, random: &mut Random) {
+    let (line, name) =
+        [(Line::Store, "store"), (Line::Clients, "clients")][random.below(2) as usize];
+    let (ways, how) = [
+        ((true, true), "cut"),
+        ((true, false), "cut where it comes"),
+        ((false, true), "cut where it goes"),
+        ((true, true), "slow"),
+    ][random.below(4) as usize];
+    run.recorder.fault(&format!("the network of one process, to its {name}: {how}"));
+    far.disturb(line, ways, if how == "slow" { SLOW } else { LOST });
+    // The database ends a session of which it has not heard for ten seconds.
+    pause(random, if super::is_long() { 15_000 } else { 3_000 });
+    far.mend();
 }
 
 /// The primary ends. Its standby has everything up to some moment, gets the rest of the log, and becomes the primary.
