@@ -170,11 +170,22 @@ func (h *history) missing(process int, surface string, feeds []*feed) (wrong []s
 		}
 		return false
 	}
+	// A file that came and went before a process read of it leaves no trace there.
+	isPassing := func(o *op) bool {
+		for _, f := range feeds {
+			if f.From < o.Serial && o.Serial <= f.To {
+				return slices.ContainsFunc(h.ops, func(other *op) bool {
+					return other.removes(o) && other.mayBeWithin(o.Serial, f.To) || o.removes(other) && other.mayBeWithin(f.From, o.Serial)
+				})
+			}
+		}
+		return false
+	}
 	for _, o := range h.ops {
 		if !o.isDone() || !o.commits() || surfaceOf(o) != surface || o.Serial <= from || o.Serial > to {
 			continue
 		}
-		if told[change{o.Serial, o.Key}] || h.isFleet && isLater(o) {
+		if told[change{o.Serial, o.Key}] || h.isFleet && (isLater(o) || isPassing(o)) {
 			continue
 		}
 		if f := gap(o.Serial); f != nil && (f.StartOver || latest[o.Key] > o.Serial) {
@@ -183,6 +194,17 @@ func (h *history) missing(process int, surface string, feeds []*feed) (wrong []s
 		bad("the feed of process %d lacks a write: %s", process, o)
 	}
 	return wrong
+}
+
+// removes says whether a call takes away what another one brought.
+func (o *op) removes(other *op) bool {
+	brought := other.F == "upload" && other.Name == o.Name || other.F == "push" && o.Name == "final"
+	return o.F == "delete" && brought && other.Key == o.Key && other.Member == o.Member
+}
+
+// mayBeWithin says whether the commit of a call may be one of (from, to].
+func (o *op) mayBeWithin(from, to uint64) bool {
+	return !o.isKnown() || o.isDone() && from < o.Serial && o.Serial <= to
 }
 
 // isOfItem says whether a line is about what a call changed.
