@@ -85,6 +85,9 @@ class Index:
         self.connection.request(method, path, data, sent)
         response = self.connection.getresponse()
         answer = response.read()
+        if response.status >= 400:
+            # A server may refuse before it has read the body, and closes the connection then.
+            self.connection.close()
         if response.status not in expected:
             raise Trouble(f"{self.server.name}: {method} {path}: {response.status} {response.reason} {answer[:300]!r}")
         is_json = (response.headers.get("Content-Type") or "").startswith("application/json")
