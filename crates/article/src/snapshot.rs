@@ -163,7 +163,7 @@ impl Snapshot {
         self.clone().after(records)
     }
 
-    /// The same as [`Snapshot::apply`]: nothing is copied that no other snapshot has.
+    /// Like [`Snapshot::apply`], but takes the snapshot: what it shares with no other is changed in place.
     #[must_use]
     pub fn after(self, records: &[Record]) -> Applied {
         let mut troubles = Vec::new();

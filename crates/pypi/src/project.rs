@@ -158,7 +158,10 @@ impl Project {
 
     /// The file with this name.
     pub fn file(&self, filename: &str) -> Option<&ReleaseFile> {
-        let at = self.files.binary_search_by(|file| file.filename().cmp(filename)).ok()?;
+        let at = self
+            .files
+            .binary_search_by(|file| file.filename_bytes().cmp(filename.as_bytes()))
+            .ok()?;
         self.files.get(at)
     }
 
@@ -167,7 +170,7 @@ impl Project {
         &'project self,
         version: &str,
     ) -> impl Iterator<Item = &'project ReleaseFile> {
-        self.files.iter().filter(move |file| file.version() == version)
+        self.files.iter().filter(move |file| file.version_bytes() == version.as_bytes())
     }
 
     /// The test results of a file, ascending by name.

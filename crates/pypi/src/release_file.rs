@@ -261,12 +261,11 @@ impl ReleaseFile {
     }
 
     /// The digest of its core metadata, if it has any, and its texts.
-    fn metadata_and_text(&self) -> (Option<&[u8; 32]>, &str) {
-        let (metadata, text) = match (self.fields().kind, self.0.slice.split_first_chunk()) {
-            (Kind::ReleaseWithMetadata, Some((metadata, text))) => (Some(metadata), text),
+    fn metadata_and_texts(&self) -> (Option<&[u8; 32]>, &[u8]) {
+        match (self.fields().kind, self.0.slice.split_first_chunk()) {
+            (Kind::ReleaseWithMetadata, Some((metadata, texts))) => (Some(metadata), texts),
             _ => (None, &self.0.slice),
-        };
-        (metadata, std::str::from_utf8(text).unwrap_or_default())
+        }
     }
 
     /// The fields that only few files need.
@@ -284,15 +283,25 @@ impl ReleaseFile {
         at..at + usize::from(self.fields().version_bytes)
     }
 
+    /// [`ReleaseFile::filename`], to be compared: its order is that of the text.
+    pub(crate) fn filename_bytes(&self) -> &[u8] {
+        let ((_, texts), version) = (self.metadata_and_texts(), self.version_range());
+        if version.end == texts.len() { &texts[..version.start] } else { texts }
+    }
+
+    /// [`ReleaseFile::version`], to be compared.
+    pub(crate) fn version_bytes(&self) -> &[u8] {
+        &self.metadata_and_texts().1[self.version_range()]
+    }
+
     /// Its name: a safe segment of a path, unique in its project.
     pub fn filename(&self) -> &str {
-        let ((_, text), version) = (self.metadata_and_text(), self.version_range());
-        if version.end == text.len() { &text[..version.start] } else { text }
+        std::str::from_utf8(self.filename_bytes()).unwrap_or_default()
     }
 
     /// The text of the version that it belongs to.
     pub fn version(&self) -> &str {
-        &self.metadata_and_text().1[self.version_range()]
+        std::str::from_utf8(self.version_bytes()).unwrap_or_default()
     }
 
     /// The kind of the file.
@@ -352,7 +361,7 @@ impl ReleaseFile {
 
     /// The digest of its `METADATA`, which is served as `{filename}.metadata`.
     pub fn core_metadata(&self) -> Option<Digest> {
-        self.metadata_and_text().0.copied().map(Digest::from_bytes)
+        self.metadata_and_texts().0.copied().map(Digest::from_bytes)
     }
 
     /// The digest of its provenance (PEP 740), which is served as `{filename}.provenance`.
@@ -408,10 +417,10 @@ impl ReleaseFile {
 
 impl fmt::Debug for ReleaseFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (metadata, text) = self.metadata_and_text();
+        let (metadata, _) = self.metadata_and_texts();
         formatter
             .debug_tuple("ReleaseFile")
-            .field(&text)
+            .field(&self.filename())
             .field(self.fields())
             .field(&metadata)
             .finish()

@@ -145,7 +145,7 @@ impl Snapshot {
         self.clone().after(records)
     }
 
-    /// The same as [`Snapshot::apply`]: nothing is copied that no other snapshot has.
+    /// Like [`Snapshot::apply`], but takes the snapshot: what it shares with no other is changed in place.
     #[must_use]
     pub fn after(self, records: &[Record]) -> Applied {
         let mut snapshot = self;
@@ -588,7 +588,8 @@ impl Project {
     }
 
     fn apply_file(&mut self, filename: &str, record: &Record) -> Result<(), UnreadableReason> {
-        let place = self.files.binary_search_by(|file| file.filename().cmp(filename));
+        let place =
+            self.files.binary_search_by(|file| file.filename_bytes().cmp(filename.as_bytes()));
         let (Ok(at) | Err(at)) = place;
         let shared = Shared { files: &self.files, at };
         let body = record.body.as_ref();
