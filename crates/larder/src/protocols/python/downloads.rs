@@ -21,6 +21,7 @@ use super::reply;
 use super::rights::About;
 use super::route::Project;
 use super::simple::mirrored::project_of;
+use crate::app::App;
 use crate::app::downloads::{DAYS, VERSIONS_MAX, start_of, today};
 use crate::front::error::HttpError;
 use crate::front::turns;
@@ -32,7 +33,7 @@ const READING_WAITING_MAX: usize = 256;
 /// Days that the page of a project shows, today included.
 pub(crate) const LATELY_DAYS: i64 = 30;
 
-/// That page does not wait longer for them. The next reader finds what was read.
+/// That page does not wait longer for them. They are read nevertheless, for the next reader.
 const LATELY_WAIT_MAX: Duration = Duration::from_millis(250);
 
 static READING: LazyLock<Share> =
@@ -77,7 +78,7 @@ pub(crate) async fn of_project<'ask>(
     let mut releases: BTreeMap<String, BTreeMap<i64, u64>> = BTreeMap::new();
     let mut count = 0;
     for holder in holders {
-        let downloads = of_holder(ask, holder, name, today).await?;
+        let downloads = of_holder(&ask.app, holder, name, today).await?;
         add(&mut total, &downloads.days);
         count += downloads.version_count.saturating_sub(downloads.versions.len() as u64);
         for release in &downloads.versions {
@@ -102,30 +103,33 @@ pub(crate) async fn lately<'a>(
 ) -> Option<((i64, i64), BTreeMap<i64, u64>)> {
     ask.app.downloads.kept()?;
     let today = today();
-    let reading = async {
+    let (app, name) = (ask.app.clone(), name.clone());
+    let holders: Vec<StageName> = holders.cloned().collect();
+    // A task of its own: what is not read in time is there for the next reader.
+    let reading = tokio::spawn(async move {
         let mut total = BTreeMap::new();
-        for holder in holders {
-            add(&mut total, &of_holder(ask, holder, name, today).await.ok()?.days);
+        for holder in &holders {
+            add(&mut total, &of_holder(&app, holder, &name, today).await.ok()?.days);
         }
         Some(total)
-    };
-    let mut total = tokio::time::timeout(LATELY_WAIT_MAX, reading).await.ok()??;
+    });
+    let mut total = tokio::time::timeout(LATELY_WAIT_MAX, reading).await.ok()?.ok()??;
     let first = today - LATELY_DAYS + 1;
     Some(((first, today), total.split_off(&first)))
 }
 
 /// The downloads of a project from this index alone: those that were read within the last minute, or else from the database.
 async fn of_holder(
-    ask: &Ask,
+    app: &App,
     holder: &StageName,
     name: &ProjectName,
     today: i64,
 ) -> Result<ProjectDownloads, HttpError> {
-    if let Some(known) = ask.app.downloads.known(holder, name, today) {
+    if let Some(known) = app.downloads.known(holder, name, today) {
         return Ok(known);
     }
     let _turn = turns::turn(&READING).await?;
-    ask.app.downloads.read(holder, name, today).await.map_err(unreadable)
+    app.downloads.read(holder, name, today).await.map_err(unreadable)
 }
 
 fn add(sums: &mut BTreeMap<i64, u64>, days: &[(i64, u64)]) {

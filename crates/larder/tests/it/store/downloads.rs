@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::{Place, make_stage};
+use crate::asking::Says as _;
 use crate::process::Process;
 use crate::python::counted;
 use crate::python::{path, sdist};
@@ -75,4 +76,26 @@ fn a_damaged_file_is_begun_anew() {
     process.stop();
     let process = place.start("one");
     assert_eq!(total(&process), 2);
+}
+
+/// The page of a project does not wait for a database that is slow; what it says too late is there for the next reader.
+#[test]
+fn what_is_read_too_late_is_for_the_next_reader() {
+    let Some(place) = Place::postgres() else { return };
+    place.init();
+    let mut process = place.start("one");
+    make_stage(&process.client);
+    process.client.root().release("team/dev", FILE);
+    download(&process, 3);
+    process.stop();
+    let process = place.start("one");
+    let postgres = place.postgres.as_ref().expect("it was started");
+    let page = || {
+        let _frozen = postgres.freeze();
+        process.client.root().accept("text/html").get("/team/dev/p").expect(200).text()
+    };
+    let first = page();
+    first.says("/team/dev/p/+downloads");
+    first.lacks("in the last 30 days");
+    wait_until("the downloads", || page().contains("3 downloads</a> in the last 30 days"));
 }
