@@ -235,7 +235,7 @@ pub(crate) fn with_key(config: &mut Config) {
     config.admin.key = Some(Secret::new(KEY));
 }
 
-/// A server whose only thread for computations is busy until the sender is dropped; so many may wait.
+/// A server with one thread for computations, which is busy until the sender is dropped. At most `queue_max` requests may wait for it.
 pub(crate) fn busy(queue_max: usize) -> (TestServer, mpsc::Sender<()>) {
     let server = TestServer::serving_with(&catalogue::small(), |config| {
         config.actions.cpu_threads = 1;

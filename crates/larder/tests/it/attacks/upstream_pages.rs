@@ -142,7 +142,7 @@ impl Mirroring {
         Mirroring { upstream, process, rest }
     }
 
-    /// Offers pages with so many files each, at `{name}0` and so on.
+    /// Offers the projects `{name}0`, `{name}1` and so on, each with a page of this many files.
     fn offer(&self, name: &str, files: usize, file: &str) {
         for at in 0..AT_ONCE {
             let project = format!("{name}{at}");
