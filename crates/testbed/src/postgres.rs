@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -111,10 +112,26 @@ impl Postgres {
         said(sh.args(["-c", script, "sh", &settings]).current_dir(&self.directory));
     }
 
-    /// Gives the standby everything that its primary had written.
+    /// Gives the standby everything that its primary had written, and waits until it has taken that: a promotion would leave out what has
+    /// come since the standby last looked.
     pub fn send_standby_the_rest(&self) {
-        let script = "cp primary/pg_wal/0* archive/";
+        let script = "for file in primary/pg_wal/0*; do cp $file archive/new && mv archive/new archive/${file##*/}; done";
         said(as_user(Path::new("sh")).args(["-c", script]).current_dir(&self.directory));
+        let mut control = as_user(&self.programs.join("pg_controldata"));
+        let control = said(control.env("LC_ALL", "C").arg(self.directory.join("primary")));
+        let end = control.lines().find_map(|line| line.strip_prefix("Latest checkpoint location:"));
+        let end = end.expect("a primary that was stopped").trim();
+        let question = format!("SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '{end}') >= 0");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let mut psql = as_user(&self.programs.join("psql"));
+            if said(psql.args(["-X", "-A", "-t", "-d", &self.url(), "-c", &question])).trim() == "t"
+            {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the standby does not come to {end}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Makes the standby the primary, once it has what it was sent.
