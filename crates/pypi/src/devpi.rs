@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::change::push::PushAction;
 use crate::inherit::{Part, ProjectView, VersionView};
-use crate::policy::{Judge, refusal_in_json, shown_versions};
+use crate::policy::{Judge, refusal_in_json, shows_any};
 use crate::url::encoded;
 use crate::{
     LogEntry, ProjectName, ReleaseFile, ResolutionOrder, Snapshot, Stage, StageConfig, StageKind,
@@ -273,10 +273,7 @@ struct Names<'stage>(&'stage Arc<Stage>, Timestamp);
 impl Serialize for Names<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Names(stage, now) = *self;
-        let shown = stage
-            .projects()
-            .filter(|(name, project)| shown_versions(stage, name, project, now).is_some());
-        serializer.collect_seq(shown.map(|(name, _)| name.as_str()))
+        serializer.collect_seq(stage.names().filter(|name| shows_any(stage, name, now)))
     }
 }
 

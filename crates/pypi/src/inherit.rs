@@ -281,14 +281,19 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
     }
 
     /// The names of all projects of these stages, ascending, each once.
-    pub fn project_names(&self) -> Vec<&'snapshot ProjectName> {
-        let projects = self.stages.iter().flat_map(|stage| stage.projects());
-        let mut names: Vec<&ProjectName> = projects.map(|(name, _)| name).collect();
+    pub fn project_names(&self) -> Vec<&'snapshot str> {
+        let mut names: Vec<&str> = self.stages.iter().flat_map(|stage| stage.names()).collect();
         if self.stages.len() > 1 {
-            names.sort_unstable();
+            // Stable, as this sort merges what is sorted already.
+            names.sort();
             names.dedup();
         }
         names
+    }
+
+    /// The name of a project of these stages; `None` if no stage has it.
+    pub fn project_name(&self, name: &str) -> Option<&'snapshot ProjectName> {
+        self.stages.iter().find_map(|stage| Some(stage.project_entry(name)?.0))
     }
 }
 

@@ -23,6 +23,7 @@ mod inherit;
 mod item_change;
 pub mod lock;
 mod metadata;
+mod names;
 pub mod osv;
 mod pages;
 mod permission;

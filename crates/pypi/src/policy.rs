@@ -31,7 +31,7 @@ pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule
 pub(crate) use self::rule::{OPERATORS, time};
 pub(crate) use self::shown::NameRules;
 pub use self::shown::{
-    RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_version,
+    RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any, shows_version,
 };
 pub use self::warnings::Warnings;
 

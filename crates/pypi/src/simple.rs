@@ -339,8 +339,7 @@ fn list_human(
     let prefix = to_projects(links, stage);
     let mut page = list_head(stage, 1024);
     push_hidden_projects(&mut page, listed.hidden());
-    let mut seen = std::collections::HashSet::new();
-    for stage in order.stages() {
+    for (at, stage) in order.stages().iter().enumerate() {
         page.push_str("<h2>");
         push_escaped(&mut page, stage.name().as_str());
         let bases = stage.config().bases();
@@ -351,8 +350,9 @@ fn list_human(
             page.push(')');
         }
         page.push_str("</h2>\n");
-        let names = stage.projects().map(|(name, _)| name.as_str());
-        for name in names.filter(|name| seen.insert(*name) && !listed.hides(name)) {
+        let nearer = &order.stages()[..at];
+        let is_first = |name: &&str| nearer.iter().all(|nearer| nearer.project(name).is_none());
+        for name in stage.names().filter(is_first).filter(|name| !listed.hides(name)) {
             push_project_link(&mut page, &prefix, name);
         }
     }

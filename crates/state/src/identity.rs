@@ -61,7 +61,7 @@ impl Census {
                 false => census.unnamed += 1,
             }
         }
-        census.missing = (named.sizes.len() as u64).saturating_sub(census.present);
+        census.missing = named.count().saturating_sub(census.present);
         Ok(census)
     }
 
@@ -167,7 +167,7 @@ pub async fn check_without_blobs(
     if records.serial().await? == Serial::ZERO {
         return Ok(());
     }
-    let named = Named::read(records).await?.sizes.len() as u64;
+    let named = Named::read(records).await?.count();
     if named > 0 {
         bail!(
             "the records in {database} name {}, but there are no blobs in `{location}`; nothing was made there. \

@@ -1,7 +1,7 @@
 //! [`Named`]: the blobs that records name, with what the bodies say of them.
 //!
-//! records -> their lists of blobs -> [`Named`]. Only the list keeps a blob from being swept; the body is used to check the
-//! list and the blob's size. Some 60 bytes of memory for each blob.
+//! records -> their lists of blobs -> [`Naming`] -> [`Named`]. Only the list keeps a blob from being swept; the body is used to check
+//! the list and the blob's size. Some 45 bytes of memory for each blob.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,8 +22,23 @@ pub struct Named {
     pub records: u64,
     /// Whether there are records, deleted ones included, of a kind that names blobs.
     pub has_history: bool,
-    /// Each blob's size in bytes, if a body tells it.
-    pub sizes: HashMap<Digest, Option<u64>>,
+    /// The blobs by the first byte of their digests, ascending.
+    parts: Vec<Vec<NamedSize>>,
+}
+
+/// A blob and its size in bytes, or [`UNKNOWN`].
+type NamedSize = (Digest, u64);
+
+/// No body tells the size. It is greater than all others.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Parts of digests, by their first byte.
+const PARTS: usize = 256;
+
+/// Gathers what records name.
+#[derive(Debug)]
+pub struct Naming {
+    named: Named,
 }
 
 /// A blob that the body of a record speaks of.
@@ -43,32 +58,74 @@ impl Named {
     /// # Errors
     /// [`ReadError`].
     pub async fn read(records: &Records) -> Result<Named, ReadError> {
-        let mut named = Named::default();
-        named.serial = records.read_after(Serial::ZERO, |record| named.take(&record)).await?;
-        Ok(named)
+        let mut naming = Naming::default();
+        let serial = records.read_after(Serial::ZERO, |record| naming.take(&record)).await?;
+        Ok(naming.finish(serial))
     }
 
-    /// Takes in one record.
-    pub fn take(&mut self, record: &Record) {
-        self.records += 1;
-        self.has_history |= may_name_blobs(record.key.as_str());
-        if record.blobs.is_empty() {
-            return;
-        }
-        for digest in &record.blobs {
-            self.sizes.entry(*digest).or_default();
-        }
-        for NamedBlob { digest, size_bytes, .. } in blobs_of_body(record) {
-            if let Some(known) = self.sizes.get_mut(&digest) {
-                *known = known.or(size_bytes);
-            }
-        }
+    /// How many blobs they name.
+    pub fn count(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// The blobs, each with its size in bytes if a body tells it, ascending.
+    pub fn blobs(&self) -> impl Iterator<Item = (Digest, Option<u64>)> {
+        (0..=u8::MAX).flat_map(move |first| self.part(first))
+    }
+
+    /// [`Named::blobs`] whose digests begin with this byte.
+    pub fn part(&self, first: u8) -> impl Iterator<Item = (Digest, Option<u64>)> {
+        let part = self.parts.get(usize::from(first)).into_iter().flatten();
+        part.map(|(digest, size_bytes)| (*digest, Some(*size_bytes).filter(|it| *it != UNKNOWN)))
     }
 
     /// Whether some record names the blob.
     pub fn contains(&self, digest: &Digest) -> bool {
-        self.sizes.contains_key(digest)
+        let part = self.parts.get(usize::from(digest.as_bytes()[0]));
+        part.is_some_and(|part| part.binary_search_by_key(digest, |named| named.0).is_ok())
     }
+}
+
+impl Default for Naming {
+    fn default() -> Naming {
+        Naming { named: Named { parts: vec![Vec::new(); PARTS], ..Named::default() } }
+    }
+}
+
+impl Naming {
+    /// Takes in one record.
+    pub fn take(&mut self, record: &Record) {
+        self.named.records += 1;
+        self.named.has_history |= may_name_blobs(record.key.as_str());
+        if record.blobs.is_empty() {
+            return;
+        }
+        let told = blobs_of_body(record);
+        for digest in &record.blobs {
+            let told = told.iter().filter(|blob| blob.digest == *digest);
+            let size_bytes = told.filter_map(|blob| blob.size_bytes).min().unwrap_or(UNKNOWN);
+            let part = &mut self.named.parts[usize::from(digest.as_bytes()[0])];
+            if part.len() == part.capacity() {
+                settle(part);
+                part.reserve_exact(64 + part.len() / 4);
+            }
+            part.push((*digest, size_bytes));
+        }
+    }
+
+    /// What the records name, which were all that there are at this serial.
+    pub fn finish(mut self, serial: Serial) -> Named {
+        self.named.serial = serial;
+        self.named.parts.iter_mut().for_each(settle);
+        self.named
+    }
+}
+
+/// Puts a part in order, with each blob once.
+fn settle(part: &mut Vec<NamedSize>) {
+    // Stable, as this sort merges what is sorted already. Of a blob, a size that is known comes first.
+    part.sort();
+    part.dedup_by_key(|named| named.0);
 }
 
 /// The blobs that records name now and whose digest begins with `part`, in order.
@@ -216,13 +273,40 @@ mod tests {
     #[test]
     fn the_list_is_what_counts() {
         let (listed, unlisted) = (Digest::of(b"listed"), Digest::of(b"unlisted"));
-        let mut named = Named::default();
         let body = |digest| format!(r#"{{"sha256":"{digest}","size_bytes":6}}"#);
-        named.take(&record("article/0000000001/a", &body(unlisted), vec![listed]));
-        named.take(&record("other/a", "", vec![listed]));
-        assert_eq!(named.sizes, HashMap::from([(listed, None)]));
-        named.take(&record("article/0000000002/a", &body(listed), vec![listed]));
-        assert_eq!(named.sizes, HashMap::from([(listed, Some(6))]));
-        assert_eq!(named.records, 3);
+        let records = [
+            record("article/0000000001/a", &body(unlisted), vec![listed]),
+            record("other/a", "", vec![listed]),
+            record("article/0000000002/a", &body(listed), vec![listed]),
+        ];
+        let named = |records: &[Record]| {
+            let mut naming = Naming::default();
+            records.iter().for_each(|record| naming.take(record));
+            naming.finish(Serial(9))
+        };
+        let before = named(&records[..2]);
+        assert_eq!(before.blobs().collect::<Vec<_>>(), [(listed, None)]);
+        assert!(before.contains(&listed) && !before.contains(&unlisted));
+        let all = named(&records);
+        assert_eq!(all.blobs().collect::<Vec<_>>(), [(listed, Some(6))]);
+        assert_eq!((all.records, all.count(), all.serial), (3, 1, Serial(9)));
+    }
+
+    #[test]
+    fn many_blobs_are_named_once_and_in_order() {
+        let mut naming = Naming::default();
+        let digests: Vec<Digest> =
+            (0..50_000_u32).map(|number| Digest::of(&(number % 20_000).to_le_bytes())).collect();
+        for digest in &digests {
+            naming.take(&record("other/a", "", vec![*digest]));
+        }
+        let named = naming.finish(Serial(1));
+        let mut expected = digests[..20_000].to_vec();
+        expected.sort_unstable();
+        assert_eq!(named.blobs().map(|(digest, _)| digest).collect::<Vec<_>>(), expected);
+        assert_eq!(named.count(), 20_000);
+        assert!(digests.iter().all(|digest| named.contains(digest)));
+        assert!(!named.contains(&Digest::of(b"another")));
+        assert!(!Named::default().contains(&digests[0]));
     }
 }

@@ -452,6 +452,21 @@ impl BlobStore {
         batches.map_ok(|batch| futures_util::stream::iter(batch).map(Ok)).try_flatten().boxed()
     }
 
+    /// The blobs whose digests begin with this byte; otherwise as [`BlobStore::list`].
+    pub fn list_part(&self, first: u8) -> BoxStream<'static, Result<BlobEntry, BlobError>> {
+        let batches = match &self.backend {
+            Backend::Directory(directory) => {
+                let directory = Arc::clone(directory);
+                let list = blocking(move || directory.list(first));
+                futures_util::stream::once(list).boxed()
+            }
+            Backend::Objects(objects) => {
+                Arc::clone(objects).list(&format!("sha256/{first:02x}")).boxed()
+            }
+        };
+        batches.map_ok(|batch| futures_util::stream::iter(batch).map(Ok)).try_flatten().boxed()
+    }
+
     /// All blobs, some at a time.
     fn list_batches(&self) -> BoxStream<'static, Result<Vec<BlobEntry>, BlobError>> {
         match &self.backend {
@@ -463,7 +478,7 @@ impl BlobStore {
                 };
                 futures_util::stream::iter(0..=u8::MAX).then(list).boxed()
             }
-            Backend::Objects(objects) => Arc::clone(objects).list().boxed(),
+            Backend::Objects(objects) => Arc::clone(objects).list("sha256").boxed(),
         }
     }
 }

@@ -31,7 +31,7 @@ mod wake;
 mod watch;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -51,7 +51,7 @@ pub use replica::Replica;
 pub use restore::Restore;
 pub use wake::Look;
 
-use error::{commit_error, open_error};
+use error::{commit_error, is_damage, open_error};
 use read::{Each, Sink, Stop};
 use recent::{LastRead, Marking, Unknown};
 use seen::{Anchor, Seen};
@@ -443,6 +443,21 @@ impl Records {
     /// [`RestoreError`]; nothing is written then.
     pub async fn copy_into(&self, target: &Records) -> Result<Serial, RestoreError> {
         restore::copy(self, target).await
+    }
+
+    /// Copies the records, as of one moment, to a file of SQLite at `path`, where there is none yet, if they are such a file themselves;
+    /// returns whether they are. It is not synced.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; a part of the file may be there then.
+    pub async fn copy_file(&self, path: &Path) -> Result<bool, RestoreError> {
+        let Engine::Sqlite { path: own, .. } = &self.shared.engine else { return Ok(false) };
+        let timeout = self.shared.options.database_timeout;
+        match sqlite::copy_file(own, path, timeout).await {
+            Ok(()) => Ok(true),
+            Err(error) if is_damage(&error) => Err(RestoreError::Read(error.into())),
+            Err(error) => Err(commit_error(&error).into()),
+        }
     }
 
     /// What is wrong with the records, a sentence each; empty if nothing is. Reads everything, and hands it to `sink` as

@@ -1,8 +1,8 @@
 //! `/search` and `/search/suggest`: one question to every surface, and the results in groups.
 //!
-//! The work for a question is bounded: packages come from the snapshot's indexes; a bounded number of projects' names is
-//! scanned; articles are found by the start of their names, and longer words through the indexes over names and titles, and
-//! over texts. Only what the sender may read is found or counted.
+//! The work for a question is bounded: packages come from the snapshot's indexes; the names of projects are scanned, a million
+//! in some milliseconds, and a bounded number of those with the words is looked at; articles are found by the start of their
+//! names, and longer words through the indexes over names and titles, and over texts. Only what the sender may read is found or counted.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ const SHOWN: usize = 10;
 /// The most results that a group of the suggestions shows.
 const SUGGESTED: usize = 5;
 
-/// Names of projects that are looked through for a question, those that begin with it first: some milliseconds.
+/// Projects that are looked at for a question, of those that it finds, the ones whose names begin with it first: some milliseconds.
 const PROJECTS_LOOKED_AT_MAX: usize = 250_000;
 
 /// Articles for which a question checks the right to read.
@@ -178,31 +178,35 @@ impl Question {
         let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
         let mut ranks: [Vec<(&Stage, &ProjectName, Vec<&str>)>; 3] = Default::default();
         let mut count = 0;
-        // Those that begin so are found in any number of projects; of the others only some are looked at.
-        let begins = |name: &ProjectName| name.as_str().starts_with(&*whole);
+        // Those that begin so come first: of all that are found, only some are looked at.
+        let begins = |name: &&str| name.starts_with(&*whole);
+        let has_all = |name: &&str| words.iter().all(|word| name.contains(word.as_str()));
         let beginning = stages().flat_map(|stage| {
-            stage.projects_from(&whole).take_while(|it| begins(it.0)).map(move |it| (stage, it))
+            let names = stage.names_from(&whole).take_while(begins).filter(has_all);
+            names.map(move |name| (stage, name))
         });
-        let others = stages().flat_map(|stage| stage.projects().map(move |it| (stage, it)));
-        let names = beginning.chain(others.filter(|(_, it)| !begins(it.0)));
+        let others = stages().flat_map(|stage| {
+            let names = stage.names_with(&words).filter(|name| !begins(name));
+            names.map(move |name| (stage, name))
+        });
         let now = Timestamp::now();
         let mut looked_at = 0;
-        for (stage, (name, project)) in names.take(PROJECTS_LOOKED_AT_MAX) {
+        for (stage, name) in beginning.chain(others).take(PROJECTS_LOOKED_AT_MAX) {
             looked_at += 1;
-            let text = name.as_str();
-            if !words.iter().all(|word| text.contains(word.as_str())) || !may_read(stage, text) {
+            if !may_read(stage, name) {
                 continue;
             }
-            let rank = match text.strip_prefix(&*whole) {
+            let rank = match name.strip_prefix(&*whole) {
                 Some("") => 0,
                 Some(_) => 1,
                 None => 2,
             };
             // Most are only counted.
-            if ranks[rank].len() == self.limit && shows_all(stage, project) {
+            if ranks[rank].len() == self.limit && shows_all(stage, name) {
                 count += 1;
                 continue;
             }
+            let Some((name, project)) = stage.project_entry(name) else { continue };
             let Some(versions) = shown_versions(stage, name, project, now) else { continue };
             count += 1;
             if ranks[rank].len() < self.limit {

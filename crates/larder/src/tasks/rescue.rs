@@ -91,8 +91,8 @@ pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Res
         tracing::debug!(%error, "the rescued records keep their log");
     }
     let (count, named) = (written?, named?);
-    let copies = futures_util::stream::iter(named.sizes.keys().copied());
-    let copies = copies.map(|digest| {
+    let copies = futures_util::stream::iter(named.blobs());
+    let copies = copies.map(|(digest, _)| {
         let blobs = &blobs;
         async move {
             match copy(app, blobs, digest).await {
@@ -107,7 +107,7 @@ pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Res
     let mut lost: Vec<Digest> =
         copies.buffer_unordered(AT_ONCE_MAX).filter_map(std::future::ready).collect().await;
     lost.sort_unstable();
-    let blobs = (named.sizes.len() - lost.len()) as u64;
+    let blobs = named.count() - lost.len() as u64;
     Ok(Rescued { directory, serial: stored.serial, records: count, blobs, lost })
 }
 

@@ -72,9 +72,17 @@ pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<H
     (!hidden.is_empty() && versions.all(has_file)).then_some(hidden)
 }
 
-/// Whether nothing of a project can be hidden in a stage, so that no file has to be judged.
-pub fn shows_all(stage: &Stage, project: &Project) -> bool {
-    stage.config().policy.is_none() && !project.is_quarantined()
+/// Whether nothing of the project with this name can be hidden in a stage, so that no file has to be judged.
+pub fn shows_all(stage: &Stage, name: &str) -> bool {
+    stage.config().policy.is_none() && !stage.is_quarantined(name)
+}
+
+/// Whether a stage itself shows anything of its project with this name.
+pub fn shows_any(stage: &Arc<Stage>, name: &str, now: Timestamp) -> bool {
+    shows_all(stage, name) || {
+        let found = stage.project_entry(name);
+        found.is_some_and(|(name, project)| shown_versions(stage, name, project, now).is_some())
+    }
 }
 
 /// The versions of a project that a stage itself shows; `None` if all of it is hidden.
@@ -85,7 +93,7 @@ pub fn shown_versions<'snapshot>(
     now: Timestamp,
 ) -> Option<Vec<&'snapshot str>> {
     let mut versions = project.versions();
-    if shows_all(stage, project) {
+    if shows_all(stage, name.as_str()) {
         return Some(versions);
     }
     let view = ProjectView::alone(stage, project);
@@ -147,7 +155,7 @@ fn judged<'view, 'snapshot: 'view>(
 #[derive(Clone, Debug)]
 pub struct VisibleProjects<'snapshot> {
     /// Their names, ascending, each once.
-    pub names: Vec<&'snapshot ProjectName>,
+    pub names: Vec<&'snapshot str>,
     hidden: HashSet<&'snapshot str>,
     /// Projects that only bases have, and that are pinned to others.
     elsewhere: HashSet<&'snapshot str>,
@@ -167,35 +175,34 @@ impl<'snapshot> VisibleProjects<'snapshot> {
             judged: order.asked_advisories().map(Judged::by),
         };
         if order.has_pins() {
-            let is_elsewhere = |name: &&&ProjectName| order.project(name.as_str()).is_none();
-            let elsewhere = listed.names.iter().filter(is_elsewhere);
-            listed.elsewhere = elsewhere.map(|name| name.as_str()).collect();
+            let names = listed.names.iter().copied();
+            listed.elsewhere = names.filter(|name| order.project(name).is_none()).collect();
         }
-        let mut doubtful = Vec::new();
-        match order.has_policy() {
-            true => doubtful.clone_from(&listed.names),
+        let doubtful: Vec<&str> = match order.has_policy() {
+            true => listed.names.clone(),
             false => {
-                let projects = order.stages().iter().flat_map(|stage| stage.projects());
-                let quarantined = projects.filter(|(_, project)| project.is_quarantined());
-                doubtful.extend(quarantined.map(|(name, _)| name));
+                let names = order.stages().iter().flat_map(|stage| stage.quarantined_names());
+                names.map(|name| name.as_str()).collect()
             }
-        }
+        };
         let policies = order.stages().iter().filter_map(|stage| stage.config().policy.as_deref());
         let exceptions = policies.flat_map(|policy| policy.exceptions_at(now));
         listed.until = exceptions.map(|exception| exception.until).min();
         for name in doubtful {
-            let Some(view) = order.project(name.as_str()) else { continue };
-            let judge = Judge::of(order, name, now);
+            let (Some(view), Some(whole)) = (order.project(name), order.project_name(name)) else {
+                continue;
+            };
+            let judge = Judge::of(order, whole, now);
             if let Some(hidden) = all_hidden(&view, judge.as_ref()) {
                 let until = [listed.until, hidden.until()];
                 listed.until = until.into_iter().flatten().min();
-                listed.hidden.insert(name.as_str());
+                listed.hidden.insert(name);
             }
         }
         if !listed.hidden.is_empty() || !listed.elsewhere.is_empty() {
             let (hidden, elsewhere) = (&listed.hidden, &listed.elsewhere);
             let is_left_out = |name: &str| hidden.contains(name) || elsewhere.contains(name);
-            listed.names.retain(|name| !is_left_out(name.as_str()));
+            listed.names.retain(|name| !is_left_out(name));
         }
         listed
     }

@@ -554,7 +554,7 @@ pub fn merged_list(
     let stage = order.stages()[0].name();
     let prefix = to_projects(links, stage);
     let listed = VisibleProjects::of(order, now);
-    let mut names: Vec<&str> = listed.names.iter().map(|name| name.as_str()).collect();
+    let mut names: Vec<&str> = listed.names.clone();
     let held: HashSet<&str> = order
         .stages()
         .iter()
@@ -576,7 +576,8 @@ pub fn merged_list(
             !is_refused && !is_hidden(name) && !is_elsewhere
         }));
     }
-    names.sort_unstable();
+    // Stable, as this sort merges what is sorted already.
+    names.sort();
     names.dedup();
     let text = if form == PageForm::Json {
         let mut page = String::with_capacity(128 + 36 * names.len());

@@ -11,6 +11,7 @@ use crate::testing::{World, project_name, stage_name};
 
 /// Everything that a snapshot shows.
 fn seen(snapshot: &Snapshot) -> String {
+    snapshot.traces().for_each(|stage| check_names(stage));
     let mut text = String::new();
     for stage in snapshot.stages() {
         text += &format!("{} {:?} {}\n", stage.name(), stage.config(), stage.config_serial());
@@ -19,6 +20,23 @@ fn seen(snapshot: &Snapshot) -> String {
         }
     }
     text
+}
+
+/// Expects that the names beside the projects are those of the projects.
+#[track_caller]
+fn check_names(stage: &Stage) {
+    let names = |is_wanted: &dyn Fn(&Project) -> bool| {
+        let wanted = stage.project_traces().filter(|(_, project)| is_wanted(project));
+        wanted.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+    };
+    let beside = |names: &mut dyn Iterator<Item = &ProjectName>| {
+        names.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(stage.names().collect::<Vec<_>>(), names(&|project| !project.is_empty()));
+    let is_held = |project: &Project| project.is_empty() && project.is_held();
+    assert_eq!(beside(&mut stage.held_names()), names(&is_held));
+    let is_quarantined = |project: &Project| !project.is_empty() && project.is_quarantined();
+    assert_eq!(beside(&mut stage.quarantined_names()), names(&is_quarantined));
 }
 
 /// The kind of file at `path` below the stage: `found`, `metadata`, `gone` or `absent`.
@@ -47,11 +65,18 @@ fn projects_are_found_by_the_start_of_their_names() {
         world.upload("alice/dev", filename, "one");
     }
     let stage = world.snapshot.stage("alice/dev").expect("a stage");
-    let from =
-        |name: &str| stage.projects_from(name).map(|it| it.0.to_string()).collect::<Vec<_>>();
+    let from = |name: &str| stage.names_from(name).collect::<Vec<_>>();
     assert_eq!(from("fo"), ["foo", "foobar", "zoo"]);
     assert_eq!(from("foo"), ["foo", "foobar", "zoo"]);
     assert_eq!(from("zz"), [""; 0]);
+    let with = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        stage.names_with(&words).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(with(&["oo", "f"]), "foo foobar");
+    assert_eq!(with(&["bar"]), "bar foobar");
+    assert_eq!(with(&["bar", "z"]), "");
+    assert_eq!(with(&[]), "bar foo foobar zoo");
 }
 
 #[test]
@@ -369,6 +394,46 @@ pub(crate) fn happen(world: &mut World, happening: &Happening) {
     };
     if let Some(batch) = batch {
         world.commit(batch).expect("decided on what is there");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_names_beside_the_projects_are_theirs(
+        writes in prop::collection::vec((0..40_usize, 0..4_usize, 0..5_usize), 1..200),
+    ) {
+        let mut snapshot = Snapshot::new();
+        for (at, (project, subject, body)) in writes.into_iter().enumerate() {
+            let project = format!("project-{project}");
+            let digest = Digest::of(b"x");
+            let (key, bodies) = match subject {
+                0 => (format!("python/project/alice/dev/{project}"), [
+                    r#"{"v":1,"status":"quarantined"}"#.to_owned(),
+                    r#"{"v":1,"status":"active","held":true}"#.to_owned(),
+                    r#"{"v":1,"status":"quarantined","held":true}"#.to_owned(),
+                ]),
+                1 => (format!("python/version/alice/dev/{project}/1"), [
+                    format!(r#"{{"v":1,"metadata":"{digest}"}}"#),
+                    format!(r#"{{"v":1,"metadata":"{digest}","yanked":"no"}}"#),
+                    r#"{"v":9}"#.to_owned(),
+                ]),
+                number => (format!("python/file/alice/dev/{project}/{project}-{number}.zip"), [
+                    format!(
+                        r#"{{"v":1,"version":"1","sha256":"{digest}","size_bytes":1,"uploaded_at_unix_microseconds":0}}"#
+                    ),
+                    r#"{"v":1,"gone":[]}"#.to_owned(),
+                    "{}".to_owned(),
+                ]),
+            };
+            let record = Record {
+                key: Key::new(&key).expect("a key"),
+                serial: Serial(at as u64 + 1),
+                body: bodies.get(body).map(|body| body.clone().into()),
+                blobs: Vec::new(),
+            };
+            snapshot = snapshot.after(&[record]).snapshot;
+        }
+        snapshot.traces().for_each(|stage| check_names(stage));
     }
 }
 

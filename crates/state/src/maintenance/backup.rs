@@ -214,7 +214,7 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
     }
     // Opened for writing only if its last user left a log, which then goes into the file, or if it must be migrated: a writer
     // has to wait for readers.
-    let [_, log, _] = files(path);
+    let [_, log, ..] = files(path);
     let opened = match std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {
         true => Records::open(database, RecordsOptions::default()).await,
         false => Records::open_read_only(database, RecordsOptions::default()).await,
@@ -242,9 +242,9 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
     Ok(Some(Earlier { serial, identity }))
 }
 
-/// An SQLite file, and the files beside it while it is open.
-fn files(path: &Path) -> [PathBuf; 3] {
-    ["", "-wal", "-shm"].map(|suffix| {
+/// An SQLite file, and the files beside it while it is open or written.
+fn files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-shm", "-journal"].map(|suffix| {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         name.into()
@@ -261,10 +261,15 @@ async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
             _ => {}
         }
     }
+    let is_there = source.copy_file(path).await;
+    let is_there =
+        is_there.with_context(|| format!("cannot copy the records to `{}`", path.display()))?;
     let location = DatabaseLocation::Sqlite(path.to_owned());
     let target = Records::open(&location, RecordsOptions::default()).await?;
     let copied = async {
-        source.copy_into(&target).await?;
+        if !is_there {
+            source.copy_into(&target).await?;
+        }
         anyhow::Ok(Named::read(&target).await?)
     };
     let copied = copied.await;
@@ -277,8 +282,8 @@ async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
 /// Makes the new records the backup's. Blocks.
 fn put_in_place(directory: &Path, new: &Path, marker: &Marker) -> anyhow::Result<()> {
     let current = directory.join("records.db");
-    let [new_file, new_log, _] = files(new);
-    let [_, log, memory] = files(&current);
+    let [new_file, new_log, ..] = files(new);
+    let [_, log, memory, _] = files(&current);
     // SQLite would take a log that is left here for the new file's.
     for log in [&new_log, &log] {
         if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0) {

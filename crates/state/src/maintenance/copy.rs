@@ -91,59 +91,59 @@ pub(super) async fn carry(
     manner: Manner,
     progress: &Progress,
 ) -> anyhow::Result<CopiedBlobs> {
-    progress.begin("looking for the blobs that are there");
-    let found = found(target, named, progress).await?;
-    progress.begin_counted("copying blobs", named.sizes.len() as u64);
+    progress.begin_counted("copying blobs", named.count());
     // By the clock that tells the age of what is there.
     let now = target.now().await?;
-    let outcomes = futures_util::stream::iter(&named.sizes).map(|(digest, expected)| {
-        let found = found.get(digest).copied();
-        async move {
-            let outcome = bring(source, target, digest, *expected, found, manner, now).await?;
-            progress.step();
-            Ok::<_, anyhow::Error>((*digest, outcome))
-        }
-    });
-    let mut outcomes = outcomes.buffer_unordered(AT_ONCE_MAX);
     let mut carried = CopiedBlobs::default();
-    let mut copied: HashMap<Digest, u64> = HashMap::new();
     let mut lost: HashMap<Digest, String> = HashMap::new();
-    while let Some((digest, outcome)) = outcomes.try_next().await? {
-        match outcome {
-            BlobResult::Copied { size_bytes } => {
-                carried.copied += 1;
-                carried.copied_bytes += size_bytes;
-                copied.insert(digest, size_bytes);
+    // Of what is there, only a part is in memory.
+    for first in 0..=u8::MAX {
+        let found = found(target, named, first).await?;
+        let outcomes = futures_util::stream::iter(named.part(first)).map(|(digest, expected)| {
+            let found = found.get(&digest).copied();
+            async move {
+                let outcome = bring(source, target, &digest, expected, found, manner, now).await?;
+                progress.step();
+                Ok::<_, anyhow::Error>((digest, outcome))
             }
-            BlobResult::There => {}
-            BlobResult::Lost(flaw) => {
-                lost.insert(digest, flaw);
+        });
+        let mut outcomes = outcomes.buffer_unordered(AT_ONCE_MAX);
+        while let Some((digest, outcome)) = outcomes.try_next().await? {
+            match outcome {
+                BlobResult::Copied { size_bytes } => {
+                    carried.copied += 1;
+                    carried.copied_bytes += size_bytes;
+                }
+                BlobResult::There => {}
+                BlobResult::Lost(flaw) => {
+                    lost.insert(digest, flaw);
+                }
             }
         }
     }
-    drop(outcomes);
     // Blobs may have disappeared if the target was swept meanwhile.
-    progress.begin("looking at what has arrived");
-    let arrived = self::found(target, named, progress).await?;
-    for (digest, expected) in &named.sizes {
-        let expected = copied.get(digest).copied().or(*expected);
-        let flaw = match (lost.remove(digest), arrived.get(digest)) {
-            (Some(flaw), _) => flaw,
-            (None, None) => "did not stay where it was copied to".to_owned(),
-            (None, Some(found)) => match expected {
-                Some(expected) if expected != found.size_bytes => {
-                    wrong_size(found.size_bytes, expected)
-                }
-                _ => {
-                    carried.there += 1;
-                    carried.there_bytes += found.size_bytes;
-                    continue;
-                }
-            },
-        };
-        carried.lost.push(Loss { digest: *digest, flaw, named_by: Vec::new() });
+    progress.begin_counted("looking at what has arrived", named.count());
+    for first in 0..=u8::MAX {
+        let arrived = found(target, named, first).await?;
+        for (digest, expected) in named.part(first) {
+            progress.step();
+            let flaw = match (lost.remove(&digest), arrived.get(&digest)) {
+                (Some(flaw), _) => flaw,
+                (None, None) => "did not stay where it was copied to".to_owned(),
+                (None, Some(found)) => match expected {
+                    Some(expected) if expected != found.size_bytes => {
+                        wrong_size(found.size_bytes, expected)
+                    }
+                    _ => {
+                        carried.there += 1;
+                        carried.there_bytes += found.size_bytes;
+                        continue;
+                    }
+                },
+            };
+            carried.lost.push(Loss { digest, flaw, named_by: Vec::new() });
+        }
     }
-    carried.lost.sort_by_key(|loss| loss.digest);
     progress.end();
     Ok(carried)
 }
@@ -155,16 +155,18 @@ struct TargetBlob {
     touched_at: SystemTime,
 }
 
-/// Those of the named blobs that `blobs` has.
+/// Those of the named blobs whose digests begin with this byte that `blobs` has.
 async fn found(
     blobs: &BlobStore,
     named: &Named,
-    progress: &Progress,
+    first: u8,
 ) -> Result<HashMap<Digest, TargetBlob>, BlobError> {
-    let mut found = HashMap::with_capacity(named.sizes.len());
-    let mut listing = blobs.list();
+    let mut found = HashMap::new();
+    if named.part(first).next().is_none() {
+        return Ok(found);
+    }
+    let mut listing = blobs.list_part(first);
     while let Some(entry) = listing.try_next().await? {
-        progress.step();
         if named.contains(&entry.digest) {
             let touched_at = entry.touched_at;
             found.insert(entry.digest, TargetBlob { size_bytes: entry.size_bytes, touched_at });

@@ -83,10 +83,10 @@ async fn carry_out(
 ) -> anyhow::Result<Promotion> {
     let named = Named::read(records).await?;
     let mut blobs_missing = 0;
-    for digest in named.sizes.keys() {
-        blobs_missing += u64::from(!blobs.contains(*digest).await?);
+    for (digest, _) in named.blobs() {
+        blobs_missing += u64::from(!blobs.contains(digest).await?);
     }
-    let (serial, blobs) = (named.serial, named.sizes.len() as u64);
+    let (serial, blobs) = (named.serial, named.count());
     let mut generation = None;
     if is_meant {
         let (batch, number) = generation::raise(records).await?;

@@ -88,7 +88,7 @@ pub async fn sweep(
         !plan.is_dry_run && !is_refused
     };
     let report = store.blobs.sweep(is_named, plan.grace, now, may_remove).await?;
-    let (serial, named) = (named.serial, named.sizes.len() as u64);
+    let (serial, named) = (named.serial, named.count());
     Ok(SweepOutcome { serial, named, vanished, report, is_refused })
 }
 

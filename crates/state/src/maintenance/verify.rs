@@ -16,7 +16,7 @@ use store::{BlobError, BlobStore, Intake, Store};
 use super::flaw::{as_text, as_texts, damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name};
 use crate::identity::{self, Older};
-use crate::named_blobs::{Named, blobs_of_body, who_names};
+use crate::named_blobs::{Named, Naming, blobs_of_body, who_names};
 use crate::stored::Stored;
 
 /// Something that is not as it should be.
@@ -115,7 +115,7 @@ pub async fn verify(
 async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Result<VerifyReport> {
     let mut report = VerifyReport::default();
     progress.begin("reading records");
-    let mut reading = Reading { stored: Intake::new(Stored::default()), named: Named::default() };
+    let mut reading = Reading { stored: Intake::new(Stored::default()), naming: Naming::default() };
     let read = store.records.verify(|record| {
         progress.step();
         reading.take(record, &mut report);
@@ -161,7 +161,7 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
 /// Records on their way through the surfaces.
 struct Reading {
     stored: Intake<Stored>,
-    named: Named,
+    naming: Naming,
 }
 
 impl Reading {
@@ -172,7 +172,7 @@ impl Reading {
             None => drop(report.records.insert(kind.to_owned(), 1)),
         }
         report.records_deleted += u64::from(record.body.is_none());
-        self.named.take(&record);
+        self.naming.take(&record);
         for blob in blobs_of_body(&record) {
             if !record.blobs.contains(&blob.digest) {
                 let flaw = format!(
@@ -196,7 +196,7 @@ impl Reading {
                 report.faults.push(Fault::Article { name: article.name.to_string(), flaw });
             }
         }
-        self.named
+        self.naming.finish(serial)
     }
 }
 
@@ -207,38 +207,40 @@ async fn look_at_blobs(
     progress: &Progress,
     report: &mut VerifyReport,
 ) -> anyhow::Result<()> {
-    report.blobs_named = named.sizes.len() as u64;
+    report.blobs_named = named.count();
     progress.begin("listing blobs");
     let mut suspects: HashMap<Digest, String> = HashMap::new();
-    let mut absent: HashMap<Digest, Option<u64>> = named.sizes.clone();
-    let mut listing = store.blobs.list();
-    while let Some(entry) = listing.try_next().await? {
-        progress.step();
-        let Some(expected) = absent.remove(&entry.digest) else {
-            if !named.contains(&entry.digest) {
-                report.blobs_unnamed += 1;
-                report.blobs_unnamed_bytes += entry.size_bytes;
+    for first in 0..=u8::MAX {
+        let mut absent: HashMap<Digest, Option<u64>> = named.part(first).collect();
+        let mut listing = store.blobs.list_part(first);
+        while let Some(entry) = listing.try_next().await? {
+            progress.step();
+            let Some(expected) = absent.remove(&entry.digest) else {
+                if !named.contains(&entry.digest) {
+                    report.blobs_unnamed += 1;
+                    report.blobs_unnamed_bytes += entry.size_bytes;
+                }
+                continue;
+            };
+            report.blobs_named_bytes += entry.size_bytes;
+            if let Some(expected) = expected.filter(|expected| *expected != entry.size_bytes) {
+                suspects.insert(entry.digest, wrong_size(entry.size_bytes, expected));
             }
-            continue;
-        };
-        report.blobs_named_bytes += entry.size_bytes;
-        if let Some(expected) = expected.filter(|expected| *expected != entry.size_bytes) {
-            suspects.insert(entry.digest, wrong_size(entry.size_bytes, expected));
         }
-    }
-    // A listing may skip a blob that is put again meanwhile.
-    for (digest, expected) in absent {
-        match (store.blobs.size_bytes(digest).await?, expected) {
-            (None, _) => drop(suspects.insert(digest, "is missing".to_owned())),
-            (Some(found), Some(expected)) if found != expected => {
-                suspects.insert(digest, wrong_size(found, expected));
+        // A listing may skip a blob that is put again meanwhile.
+        for (digest, expected) in absent {
+            match (store.blobs.size_bytes(digest).await?, expected) {
+                (None, _) => drop(suspects.insert(digest, "is missing".to_owned())),
+                (Some(found), Some(expected)) if found != expected => {
+                    suspects.insert(digest, wrong_size(found, expected));
+                }
+                (Some(found), _) => report.blobs_named_bytes += found,
             }
-            (Some(found), _) => report.blobs_named_bytes += found,
         }
     }
     if !is_quick {
-        let whole: Vec<Digest> =
-            named.sizes.keys().filter(|digest| !suspects.contains_key(*digest)).copied().collect();
+        let digests = named.blobs().map(|(digest, _)| digest);
+        let whole = digests.filter(|digest| !suspects.contains_key(digest)).collect();
         rehash(&store.blobs, whole, progress, report, &mut suspects).await?;
     }
     if suspects.is_empty() {

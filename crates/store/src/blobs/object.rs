@@ -348,8 +348,9 @@ impl Objects {
     /// All blobs, about a thousand at a time. Other objects are passed by.
     pub(super) fn list(
         self: Arc<Objects>,
-    ) -> impl futures_util::Stream<Item = Result<Vec<BlobEntry>, BlobError>> + Send + 'static {
-        let key = self.key("sha256");
+        path: &str,
+    ) -> impl futures_util::Stream<Item = Result<Vec<BlobEntry>, BlobError>> + Send + use<> {
+        let key = self.key(path);
         let objects = self.store.list(Some(&key));
         objects.try_ready_chunks(1000).map(move |found| match found {
             Ok(found) => Ok(found.iter().filter_map(|found| self.entry(found)).collect()),

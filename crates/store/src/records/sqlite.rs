@@ -164,6 +164,27 @@ pub(super) async fn close_log(path: &Path, timeout: Duration) -> Result<(), sqlx
     options.connect().await?.close().await
 }
 
+/// Copies the file at `from`, as of one moment, to `to`, where there is none, and where it needs no log. SQLite copies the table and each
+/// index in its own order, so this takes little memory, and a page is written once.
+pub(super) async fn copy_file(
+    from: &Path,
+    to: &Path,
+    timeout: Duration,
+) -> Result<(), sqlx::Error> {
+    create_closed(to).await;
+    // The caller syncs the whole file.
+    let options = options(from, timeout).read_only(true).synchronous(SqliteSynchronous::Off);
+    let to = std::path::absolute(to)?;
+    let Some(to) = to.to_str() else {
+        let text = format!("`{}` is no path in UTF-8, as SQLite wants it", to.display());
+        return Err(sqlx::Error::Configuration(text.into()));
+    };
+    let mut connection = options.connect().await?;
+    let copied = sqlx::query("VACUUM INTO $1").bind(to).execute(&mut connection).await;
+    connection.close().await?;
+    copied.map(drop)
+}
+
 pub(super) fn options(path: &Path, timeout: Duration) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)

@@ -294,6 +294,12 @@ async fn a_listing_has_all(place: Place) {
     let found: Vec<_> = blobs.iter().map(|blob| (blob.digest, blob.size_bytes)).collect();
     assert_eq!(found, expected);
     assert!(blobs.iter().all(|blob| blob.touched_at > before));
+    for first in [0, blobs[0].digest.as_bytes()[0], blobs[5].digest.as_bytes()[0]] {
+        let mut part: Vec<_> = place.store.list_part(first).try_collect().await.expect("a list");
+        part.sort_by_key(|blob| blob.digest);
+        let of_part = blobs.iter().filter(|blob| blob.digest.as_bytes()[0] == first);
+        assert_eq!(part, of_part.copied().collect::<Vec<_>>(), "{first}");
+    }
 }
 
 async fn a_bounded_read_refuses_more(place: Place) {

@@ -1,6 +1,9 @@
 //! Records written with the serials that they had elsewhere.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use record::{Batch, Digest, Expected, Record, Serial};
+use store::DatabaseLocation;
 use store::records::RestoreError;
 
 use crate::database::{Database, Kind, flaws, key, put};
@@ -8,6 +11,7 @@ use crate::on_both;
 
 on_both!(
     a_copy_is_the_same_store,
+    a_file_is_copied_whole,
     only_an_empty_store_is_restored_into,
     an_unfinished_restore_leaves_nothing,
     what_cannot_be_restored,
@@ -43,6 +47,38 @@ async fn a_copy_is_the_same_store(database: Database) {
     assert_eq!(target.copy_into(&back).await, Ok(Serial(6)));
     assert_eq!(back.records_after(Serial::ZERO).await, Ok(all));
     assert_eq!(target.commit(put("next", "x")).await, Ok(Serial(7)));
+}
+
+/// Beside the process that writes it; other databases are copied record by record.
+async fn a_file_is_copied_whole(database: Database) {
+    let source = database.open().await;
+    for number in 0..300 {
+        let blobs = vec![Digest::of(&[number as u8]); number % 3];
+        let key = key(&format!("n/{}", number % 290));
+        let batch = Batch::new().put(key, Expected::Anything, vec![9; number * 30], blobs);
+        source.commit(batch).await.expect("committed");
+    }
+    source.commit(Batch::new().delete(key("n/7"), Expected::Present)).await.expect("committed");
+    let all = source.records_after(Serial::ZERO).await.expect("read");
+    let target = Database::new(Kind::Sqlite).await.expect("a file");
+    let DatabaseLocation::Sqlite(path) = &target.location else { panic!("no file") };
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    let is_file = matches!(database.location, DatabaseLocation::Sqlite(_));
+    assert_eq!(source.copy_file(path).await, Ok(is_file));
+    assert_eq!(path.exists(), is_file);
+    if !is_file {
+        return;
+    }
+    // Only its owner may read it: it has the hashes of passwords.
+    let mode = std::fs::metadata(path).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o007, 0);
+    source.commit(put("later", "x")).await.expect("committed");
+    let again = source.copy_file(path).await;
+    assert!(matches!(again, Err(RestoreError::Write(_))), "{again:?}");
+    let copy = target.open().await;
+    assert_eq!(copy.records_after(Serial::ZERO).await, Ok(all));
+    assert_eq!(flaws(&copy).await, [""; 0]);
+    assert_eq!(copy.commit(put("next", "x")).await, Ok(Serial(302)));
 }
 
 async fn only_an_empty_store_is_restored_into(database: Database) {

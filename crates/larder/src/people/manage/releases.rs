@@ -13,7 +13,7 @@ use operations::releases::{
 use pypi::change::push::PushOrder;
 use pypi::change::remove::Extent;
 use pypi::change::yank;
-use pypi::policy::shown_versions;
+use pypi::policy::{shown_versions, shows_any};
 use pypi::{
     FileRole, Project, ProjectName, ProjectStatus, ReleaseFile, Stage, StageName, StatusMarker,
     Version,
@@ -169,18 +169,16 @@ pub(crate) async fn list_releases(
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
     let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
-    let wanted = query.to_lowercase().replace(['_', '.'], "-");
+    let wanted = [query.to_lowercase().replace(['_', '.'], "-")];
     let now = Timestamp::now();
-    let found = stage.projects().filter(|(name, project)| {
-        let portion = Portion::Project(name.as_str());
-        name.as_str().contains(&wanted)
-            && stage.may_read(&principal, portion)
-            && (stage.may_remove(&principal, portion)
-                || shown_versions(stage, name, project, now).is_some())
+    let found = stage.names_with(&wanted).filter(|name| {
+        let portion = Portion::Project(name);
+        stage.may_read(&principal, portion)
+            && (stage.may_remove(&principal, portion) || shows_any(stage, name, now))
     });
-    let mut found = found.map(|(name, _)| name.to_string());
+    let mut found = found.map(str::to_owned);
     let held = stage.held_names().filter(|name| {
-        name.as_str().contains(&wanted)
+        name.as_str().contains(&wanted[0])
             && stage.may_remove(&principal, Portion::Project(name.as_str()))
     });
     let page = ReleasesPage {

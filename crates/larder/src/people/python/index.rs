@@ -9,7 +9,7 @@ use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
 use pypi::devpi::View;
-use pypi::policy::shown_versions;
+use pypi::policy::{shown_versions, shows_any};
 use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
 use record::Serial;
 
@@ -172,13 +172,11 @@ fn projects<'a>(
     query: &str,
     after: Option<&str>,
 ) -> (Vec<Line<'a>>, Option<String>) {
-    let wanted = query.trim().to_lowercase().replace(['_', '.'], "-");
-    let is_wanted = |name: &ProjectName| {
-        after.is_none_or(|after| name.as_str() > after) && name.as_str().contains(&wanted)
-    };
+    let wanted = [query.trim().to_lowercase().replace(['_', '.'], "-")];
     let now = Timestamp::now();
-    let wanted = stage.projects().filter(|(name, _)| is_wanted(name));
-    let mut found = wanted.filter_map(|(name, project)| {
+    let wanted = stage.names_with(&wanted).filter(|name| after.is_none_or(|after| *name > after));
+    let mut found = wanted.filter_map(|name| {
+        let (name, project) = stage.project_entry(name)?;
         Some((name, project, shown_versions(stage, name, project, now)?))
     });
     let lines = found.by_ref().take(PAGE).map(|(name, project, versions)| {
@@ -205,8 +203,7 @@ fn projects<'a>(
 /// How many of its projects a policy hides, or their owner.
 fn hidden_projects(stage: &Arc<Stage>) -> usize {
     let now = Timestamp::now();
-    let is_hidden = |(name, project)| shown_versions(stage, name, project, now).is_none();
-    stage.projects().filter(|it| is_hidden(*it)).count()
+    stage.names().filter(|name| !shows_any(stage, name, now)).count()
 }
 
 /// The releases with the files that came last into the projects that changed last.

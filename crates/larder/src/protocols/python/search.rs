@@ -1,6 +1,6 @@
 //! Searching projects by name: over all stages, as a page or JSON, and over one stage by XML-RPC, for `pip search`.
 //!
-//! It scans the names of all projects that the sender may read, until the page is full. A hundred thousand names take some
+//! It scans the names of all projects of the stages that the sender may read, until the page is full. A million names take some
 //! milliseconds, on a thread for computations; no index has to be kept up to date.
 
 mod xml_rpc;
@@ -135,13 +135,12 @@ fn scan(
         return (Vec::new(), false);
     }
     let stages = stored.index.stages().filter(|stage| stage.may_read(principal, Portion::Unnamed));
-    let projects = stages.flat_map(|stage| stage.projects().map(move |it| (stage, it)));
-    let named = projects.filter(|(_, (name, _))| has_all(name.as_str(), words));
+    let named = stages.flat_map(|stage| stage.names_with(words).map(move |name| (stage, name)));
     // A token may be limited to some projects.
-    let is_readable = |stage: &Stage, name: &str| stage.may_read(principal, Portion::Project(name));
-    let readable = named.filter(|(stage, (name, _))| is_readable(stage, name.as_str()));
+    let readable = named.filter(|(stage, name)| stage.may_read(principal, Portion::Project(name)));
     let now = Timestamp::now();
-    let shown = readable.filter_map(|(stage, (name, project))| {
+    let shown = readable.filter_map(|(stage, name)| {
+        let (name, project) = stage.project_entry(name)?;
         let versions = shown_versions(stage, name, project, now)?;
         Some((stage, name, project, versions))
     });
@@ -292,10 +291,10 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
         true => terms.iter().all(|words| has_all(name, words)),
         false => terms.iter().any(|words| has_all(name, words)),
     };
-    let names = order.project_names().into_iter().filter(|name| is_wanted(name.as_str()));
+    let names = order.project_names().into_iter().filter(|name| is_wanted(name));
     let now = Timestamp::now();
     let found = names.filter_map(|name| {
-        let view = order.project(name.as_str())?;
+        let (view, name) = (order.project(name)?, order.project_name(name)?);
         let shown = RefusedFiles::of(&view, Judge::of(order, name, now).as_ref());
         let is_shown =
             |version: &&str| shown.as_ref().is_none_or(|shown| shown.refusal_of(version).is_none());
