@@ -6,6 +6,7 @@
 pub(crate) mod about;
 pub(crate) mod account;
 pub(crate) mod articles;
+pub(crate) mod changed;
 mod days;
 pub(crate) mod find;
 pub(crate) mod forms;

@@ -163,6 +163,8 @@ endpoints! {
         // For people.
         ShowHome = Server "page": GET ["/"];
         ShowUse = Server "page": GET ["/+use"];
+        ShowChanged = Server "changes": GET ["/+changed"];
+        MarkAsRead = Server "changes": POST ["/+changed"];
         ShowSearch = Server "search": GET ["/search"];
         Suggest = Server "suggest": GET ["/search/suggest"];
         ShowStatus = Server "page": GET ["/status"];

@@ -29,7 +29,9 @@ function focusBySlash() {
 function timesInWords() {
   const units = [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]];
   const words = new Intl.RelativeTimeFormat("en");
-  const times = Array.from(document.querySelectorAll("time.ago"), time => ({ time, shown: time.textContent, at: Date.parse(time.dateTime) }));
+  // The times of long lists are only what they say.
+  for (const time of document.querySelectorAll(".packages time")) time.title = time.textContent;
+  const times = Array.from(document.querySelectorAll("time.ago, .packages time"), time => ({ time, shown: time.textContent, at: Date.parse((time.dateTime || time.textContent).replace(" ", "T")) }));
   function inWords(at) {
     const seconds = (at - Date.now()) / 1000, unit = units.find(([, length]) => Math.abs(seconds) >= length);
     return unit ? words.format(Math.trunc(seconds / unit[1]), unit[0]) : "just now";

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
@@ -56,6 +56,9 @@ use self::spool::{CHUNK_BYTES, Spool, SpooledFile};
 
 /// The content of `VERSION`, in a directory and in an object store.
 const LAYOUT: &str = "larder blobs 1\n";
+
+/// Objects that are read at once for one caller.
+const READ_AT_ONCE: usize = 8;
 
 /// The blobs. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -351,34 +354,22 @@ impl BlobStore {
 
     async fn open_here(&self, digest: Digest) -> Result<Option<BlobReader>, BlobError> {
         let damage = Arc::clone(&self.damage);
-        let reader = match &self.backend {
+        match &self.backend {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);
-                blocking(move || {
-                    let place = || directory.path(&digest).display().to_string().into();
-                    Ok(directory.open_blob(&digest)?.map(|(file, stamp)| BlobReader {
-                        digest,
-                        size_bytes: stamp.size_bytes,
-                        source: Source::File(Arc::new(file), place(), stamp),
-                        damage,
-                    }))
-                })
-                .await?
+                blocking(move || opened_file(&directory, &damage, digest)).await
             }
             Backend::Objects(objects) => {
                 let size_bytes = objects.size_bytes(&digest).await?;
                 if size_bytes.is_none() {
                     objects.check_identity().await?;
                 }
-                size_bytes.map(|size_bytes| BlobReader {
-                    digest,
-                    size_bytes,
-                    source: Source::Object(Arc::clone(objects)),
-                    damage,
-                })
+                let source = Source::Object(Arc::clone(objects));
+                let reader =
+                    size_bytes.map(|size_bytes| BlobReader { digest, size_bytes, source, damage });
+                reader.map(BlobReader::check_empty).transpose()
             }
-        };
-        reader.map(BlobReader::check_empty).transpose()
+        }
     }
 
     /// All bytes of a blob; `None` if it does not exist.
@@ -391,6 +382,61 @@ impl BlobStore {
             Some(reader) => Ok(Some(reader.bytes(bytes_max).await?)),
             None => Ok(None),
         }
+    }
+
+    /// The first bytes of some blobs, at most `bytes_max` of each, in their order; `None` for one that does not exist. All files are
+    /// read in one go: to wake a thread for each takes longer than to read it.
+    ///
+    /// # Errors
+    /// For each blob, as [`BlobReader::read_range`].
+    pub async fn beginnings(
+        &self,
+        digests: Vec<Digest>,
+        bytes_max: usize,
+    ) -> Vec<Result<Option<Bytes>, BlobError>> {
+        let files = match &self.backend {
+            Backend::Directory(directory) => {
+                let (directory, damage) = (Arc::clone(directory), Arc::clone(&self.damage));
+                let (wanted, has_origin) = (digests.clone(), self.origin.get().is_some());
+                let read = move |digest: &Digest| {
+                    // The origin has it whole.
+                    if has_origin && damage.is_damaged(digest) {
+                        return None;
+                    }
+                    let opened = opened_file(&directory, &damage, *digest).transpose()?;
+                    Some(opened.and_then(|blob| blob.beginning_of_file(bytes_max)))
+                };
+                let reading = blocking(move || Ok(wanted.iter().map(read).collect()));
+                reading.await.unwrap_or_default()
+            }
+            Backend::Objects(_) => Vec::new(),
+        };
+        let mut files = files.into_iter();
+        let all = digests.into_iter().map(|digest| {
+            let file: Option<Result<Bytes, BlobError>> = files.next().flatten();
+            async move {
+                match file {
+                    Some(bytes) => bytes.map(Some),
+                    None => self.beginning(digest, bytes_max).await,
+                }
+            }
+        });
+        let all: Vec<_> = all.collect();
+        futures_util::stream::iter(all).buffered(READ_AT_ONCE).collect().await
+    }
+
+    async fn beginning(
+        &self,
+        digest: Digest,
+        bytes_max: usize,
+    ) -> Result<Option<Bytes>, BlobError> {
+        let Some(blob) = self.open_blob(digest).await? else { return Ok(None) };
+        let join = |mut all: BytesMut, chunk: Bytes| async move {
+            all.extend_from_slice(&chunk);
+            Ok(all)
+        };
+        let bytes = blob.read_range(0..bytes_max as u64).try_fold(BytesMut::new(), join).await?;
+        Ok(Some(bytes.freeze()))
     }
 
     /// Whether the blob exists. It may be swept the next moment: see [`BlobStore::touch`].
@@ -485,6 +531,19 @@ impl BlobStore {
 
 /// Uploads in a separate task: if the caller is dropped, the upload still ends or is aborted, and leaves no parts in the object
 /// store.
+/// A blob of a directory, opened on this thread; `None` if it does not exist.
+fn opened_file(
+    directory: &Directory,
+    damage: &Arc<DamageLog>,
+    digest: Digest,
+) -> Result<Option<BlobReader>, BlobError> {
+    let Some((file, stamp)) = directory.open_blob(&digest)? else { return Ok(None) };
+    let place = directory.path(&digest).display().to_string().into();
+    let source = Source::File(Arc::new(file), place, stamp);
+    let (size_bytes, damage) = (stamp.size_bytes, Arc::clone(damage));
+    BlobReader { digest, size_bytes, source, damage }.check_empty().map(Some)
+}
+
 async fn persist_object(
     objects: &Arc<Objects>,
     digest: Digest,

@@ -10,7 +10,7 @@ use http::request::Parts;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::{assets, page, turns};
-use crate::people::{self, about, account, find, home, manage, package, packages, status};
+use crate::people::{self, about, account, changed, find, home, manage, package, packages, status};
 use crate::protocols::{
     actions, articles, aur, changes, device, dumps, faur, follow, health, openapi, osv, publishing,
     tokens,
@@ -49,6 +49,8 @@ async fn answer(
     Ok(match handler {
         Main::ShowHome => Box::pin(home::show_home(app, head)).await?,
         Main::ShowUse => Box::pin(home::show_use(app, head)).await?,
+        Main::ShowChanged => Box::pin(changed::show_changed(app, head)).await?,
+        Main::MarkAsRead => Box::pin(changed::mark_as_read(app, head, body)).await?,
         Main::ShowSearch => Box::pin(find::show_search(app, head)).await?,
         Main::Suggest => Box::pin(find::suggest(app, head)).await?,
         Main::ShowStatus => Box::pin(status::show_status(app, head)).await,

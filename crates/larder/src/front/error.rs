@@ -206,6 +206,11 @@ impl HttpError {
 }
 
 impl HttpError {
+    /// The members that a surface has added, for an answer in another form.
+    pub(crate) fn take_members(&mut self) -> Map<String, Value> {
+        self.members.take().map(|members| *members).unwrap_or_default()
+    }
+
     /// Status, detail, and the seconds after which to try again: for an answer in another form.
     pub(crate) fn into_facts(self) -> (StatusCode, String, Option<u32>) {
         (self.status, self.detail, self.retry_after_seconds)

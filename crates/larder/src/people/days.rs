@@ -28,11 +28,6 @@ impl Day {
         })
     }
 
-    /// The day as HTML: see [`display::ago`].
-    pub(crate) fn day_ago(&self) -> String {
-        display::ago(&self.iso, &self.day)
-    }
-
     /// The minute as HTML: see [`display::ago`].
     pub(crate) fn minute_ago(&self) -> String {
         display::ago(&self.iso, &format!("{} UTC", self.minute))

@@ -24,7 +24,7 @@ use operations::Sender;
 use record::Serial;
 use reply::Reply;
 use resources::cpu_pool::PoolError;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use state::security;
 use state::stored::Stored;
 
@@ -84,12 +84,15 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// When to retry, in seconds, if a retry may help.
     pub(crate) retry_after_seconds: Option<u64>,
+    /// Members that the error has for programs, as at the paths of the surface.
+    pub(crate) members: Map<String, Value>,
 }
 
 impl Failure {
     /// A failure with this status.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Failure {
-        Failure { status, message: message.into(), retry_after_seconds: None }
+        let (message, members) = (message.into(), Map::new());
+        Failure { status, message, retry_after_seconds: None, members }
     }
 
     /// 400: the call is not valid.
@@ -236,7 +239,7 @@ pub(crate) fn listing(app: &App) -> Reply {
     Reply::tagged("application/json", listing.to_string())
 }
 
-fn describe(action: &Definition) -> serde_json::Value {
+fn describe(action: &Definition) -> Value {
     let arguments: Vec<_> = action
         .arguments
         .iter()
@@ -259,7 +262,7 @@ fn describe(action: &Definition) -> serde_json::Value {
     })
 }
 
-fn example(action: &Definition) -> serde_json::Value {
+fn example(action: &Definition) -> Value {
     serde_json::from_str(action.example).expect("a test reads every example")
 }
 

@@ -144,7 +144,7 @@ fn parse_surface(app: &App, name: &str) -> Result<Followed, HttpError> {
     }
 }
 
-fn is_served(app: &App, surface: Followed) -> bool {
+pub(crate) fn is_served(app: &App, surface: Followed) -> bool {
     match surface {
         Followed::Aur => app.aur.is_on(),
         Followed::Python => app.config.python.enabled,
@@ -170,7 +170,7 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
 
 /// The feed of a surface, up to the published state: the feed gets a commit shortly after it is published, and a client that
 /// was told of its write must find it here.
-async fn loaded(app: &App, surface: Followed) -> &Feed {
+pub(crate) async fn loaded(app: &App, surface: Followed) -> &Feed {
     let feed = app.changes.feed(surface);
     let served = match surface {
         Followed::Aur => None,

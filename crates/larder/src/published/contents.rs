@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use article::RevisionFacts;
-use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt as _;
+use bytes::Bytes;
 use http::HeaderMap;
 use record::{Digest, Serial};
 use reply::{EncodedBody, Encoding, PerEncoding};
@@ -149,27 +148,35 @@ impl Contents {
         }
     }
 
-    /// The first bytes of a content, at most `bytes_max`; `None` if the blob does not exist. What is read is not cached.
+    /// The first bytes of these contents, at most `bytes_max` of each, in their order; `None` for a blob that does not exist. What is
+    /// read is not cached.
     ///
     /// # Errors
-    /// Errors of reading it.
-    pub async fn beginning(
+    /// For each content, errors of reading it.
+    pub async fn beginnings(
         &self,
         blobs: &BlobStore,
-        content: &article::Content,
+        digests: &[Digest],
         bytes_max: usize,
-    ) -> Result<Option<Bytes>, BlobError> {
-        let end = content.size_bytes.min(bytes_max as u64);
-        if let Some(content) = self.at_hand(&content.digest) {
-            return Ok(Some(content.body().identity().slice(..end as usize)));
-        }
-        let Some(blob) = blobs.open_blob(content.digest).await? else { return Ok(None) };
-        let join = |mut all: BytesMut, chunk: Bytes| async move {
-            all.extend_from_slice(&chunk);
-            Ok(all)
+    ) -> Vec<Result<Option<Bytes>, BlobError>> {
+        let at_hand = digests.iter().map(|digest| {
+            let bytes = self.at_hand(digest)?.body().identity().clone();
+            Some(bytes.slice(..bytes.len().min(bytes_max)))
+        });
+        let at_hand: Vec<Option<Bytes>> = at_hand.collect();
+        let others = digests.iter().zip(&at_hand).filter(|(_, bytes)| bytes.is_none());
+        let others: Vec<Digest> = others.map(|(digest, _)| *digest).collect();
+        let read = match others.is_empty() {
+            true => Vec::new(),
+            false => blobs.beginnings(others, bytes_max).await,
         };
-        let bytes = blob.read_range(0..end).try_fold(BytesMut::new(), join).await?;
-        Ok(Some(bytes.freeze()))
+        let mut read = read.into_iter();
+        let all = at_hand.into_iter();
+        all.map(|bytes| match bytes {
+            Some(bytes) => Ok(Some(bytes)),
+            None => read.next().unwrap_or(Ok(None)),
+        })
+        .collect()
     }
 
     /// Bytes that the cache takes now.

@@ -93,6 +93,7 @@ mod tests {
             Endpoint::StopPrefetch,
             Endpoint::PrefetchByForm,
             Endpoint::ChangeWebhookByForm,
+            Endpoint::MarkAsRead,
             Endpoint::MissArticleName,
             Endpoint::MissAttachmentName,
         ];

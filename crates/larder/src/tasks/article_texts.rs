@@ -214,7 +214,9 @@ async fn read(
 
 /// The first bytes of a content; `None` if it is missing.
 async fn beginning(app: &App, content: &Content) -> Result<Option<Bytes>, BlobError> {
-    app.articles.contents.beginning(&app.store.blobs, content, TEXT_BYTES_MAX).await
+    let (contents, blobs) = (&app.articles.contents, &app.store.blobs);
+    let mut read = contents.beginnings(blobs, &[content.digest], TEXT_BYTES_MAX).await;
+    read.pop().unwrap_or(Ok(None))
 }
 
 /// The index with these articles: many of them on a thread of low priority, where programs that read do not notice it.

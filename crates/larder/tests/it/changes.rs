@@ -1,6 +1,7 @@
 //! The feed of changes: lines and events, who may read what, positions that are lost, restarts.
 
 mod aur;
+mod looked;
 mod stored;
 mod webhooks;
 

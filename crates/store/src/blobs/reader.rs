@@ -153,6 +153,19 @@ impl BlobReader {
         self.read_range(0..self.size_bytes)
     }
 
+    /// The first bytes, at most `bytes_max`, read on this thread if it is a file, and else none. A whole blob is compared with its
+    /// digest, as by [`Self::read_range`].
+    pub(super) fn beginning_of_file(&self, bytes_max: usize) -> Result<Bytes, BlobError> {
+        let Source::File(file, place, stamp) = &self.source else { return Ok(Bytes::new()) };
+        let size = usize::try_from(self.size_bytes).unwrap_or(usize::MAX).min(bytes_max);
+        let bytes = read_at(file, place, 0, size, self.size_bytes)?;
+        let is_whole = bytes.len() as u64 == self.size_bytes;
+        if is_whole && !self.damage.is_whole(&self.digest, *stamp) {
+            self.judge(Digest::of(&bytes))?;
+        }
+        Ok(bytes)
+    }
+
     /// All bytes at once, compared with the digest.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ on_each!(
     a_large_blob_streams,
     the_same_content_from_many_uploads_is_one_blob,
     ranges_are_clamped,
+    beginnings_come_in_their_order,
     too_many_bytes_are_refused,
     what_is_dropped_leaves_nothing,
     a_staged_file_can_be_looked_into,
@@ -150,6 +151,24 @@ async fn ranges_are_clamped(place: Place) {
     let reader = place.store.open_blob(empty).await.expect("to open").expect("the blob");
     assert!(reader.read().next().await.is_none());
     assert!(reader.read_range(0..10).next().await.is_none());
+}
+
+async fn beginnings_come_in_their_order(place: Place) {
+    let sizes = [10, 0, 100, CHUNK + 5, 99];
+    let all: Vec<Bytes> = sizes.iter().map(|&size| sample(size as u64, size)).collect();
+    let mut digests = Vec::new();
+    for bytes in &all {
+        digests.push(place.store.put(bytes.clone()).await.expect("to put").digest);
+    }
+    digests.insert(1, Digest::of(b"never put"));
+    place.damage(digests[0], Some(&sample(1, 10)));
+    let found = place.store.beginnings(digests, 100).await;
+    let mut found = found.into_iter();
+    let first = found.next().expect("an answer");
+    assert!(matches!(first, Err(BlobError::Damaged { .. })), "{first:?}");
+    let expected = all[1..].iter().map(|bytes| Some(bytes.slice(..bytes.len().min(100))));
+    let others: Vec<_> = found.map(|read| read.expect("an answer")).collect();
+    assert_eq!(others, [None].into_iter().chain(expected).collect::<Vec<_>>());
 }
 
 async fn too_many_bytes_are_refused(place: Place) {

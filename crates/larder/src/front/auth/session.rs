@@ -34,6 +34,8 @@ pub(crate) enum Cookie {
     Pending,
     /// The name of the identity provider where the user of the session has logged in.
     Provider,
+    /// How far a user has marked the changes as read in this browser. It gives no right, so it is not signed.
+    Read,
 }
 
 impl Cookie {
@@ -47,6 +49,8 @@ impl Cookie {
             (Cookie::Pending, false) => "larder-pending",
             (Cookie::Provider, true) => "__Host-larder-provider",
             (Cookie::Provider, false) => "larder-provider",
+            (Cookie::Read, true) => "__Host-larder-read",
+            (Cookie::Read, false) => "larder-read",
         }
     }
 

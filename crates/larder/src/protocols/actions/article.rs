@@ -136,9 +136,11 @@ arguments! {
 }
 
 impl From<HttpError> for Failure {
-    fn from(error: HttpError) -> Failure {
+    fn from(mut error: HttpError) -> Failure {
+        let members = error.take_members();
         let (status, message, retry_after_seconds) = error.into_facts();
-        Failure { status, message, retry_after_seconds: retry_after_seconds.map(u64::from) }
+        let retry_after_seconds = retry_after_seconds.map(u64::from);
+        Failure { status, message, retry_after_seconds, members }
     }
 }
 

@@ -211,8 +211,11 @@ fn problem(action: &str, failure: &Failure) -> String {
         "title": failure.status.canonical_reason().unwrap_or("Error"),
         "status": failure.status.as_u16(),
         "detail": failure.message,
-        "action": action,
     });
+    for (name, value) in &failure.members {
+        problem[name] = value.clone();
+    }
+    problem["action"] = action.into();
     if let Some(seconds) = failure.retry_after_seconds {
         problem["retry_after_seconds"] = seconds.into();
     }

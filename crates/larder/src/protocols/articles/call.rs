@@ -221,7 +221,7 @@ pub(crate) async fn rename(
 fn answered(outcome: Result<Written, FailedWrite>) -> Result<(Bytes, Serial), HttpError> {
     match outcome {
         Ok(written) => Ok((written.rendered(), written.serial)),
-        Err(FailedWrite::Refused(it)) => Err(HttpError::refused(it.status(), it.detail())),
+        Err(FailedWrite::Refused(it)) => Err(it.to_error()),
         Err(FailedWrite::Failed(error)) => Err(error),
     }
 }

@@ -57,18 +57,17 @@ pub(crate) async fn snippets(
         return Ok(vec![Vec::new(); contents.len()]);
     }
     let _turn = turn(&app.limits.making_answers[Surface::Article as usize]).await?;
-    let mut texts = Vec::with_capacity(contents.len());
-    for content in contents {
-        let text = match content.filter(|content| content.content_type.is_textual()) {
-            Some(content) => {
-                let contents = &app.articles.contents;
-                let read = contents.beginning(&app.store.blobs, &content, TEXT_BYTES_MAX).await;
-                read.ok().flatten().map(|bytes| (content, bytes))
-            }
-            None => None,
-        };
-        texts.push(text);
-    }
+    let is_text = |content: &Content| content.content_type.is_textual();
+    let contents = contents.into_iter().map(|content| content.filter(is_text));
+    let contents: Vec<Option<Content>> = contents.collect();
+    let digests: Vec<_> = contents.iter().flatten().map(|content| content.digest).collect();
+    let (cache, blobs) = (&app.articles.contents, &app.store.blobs);
+    let mut read = cache.beginnings(blobs, &digests, TEXT_BYTES_MAX).await.into_iter();
+    let texts = contents.into_iter().map(|content| {
+        let content = content?;
+        Some((content, read.next()?.ok().flatten()?))
+    });
+    let texts: Vec<Option<(Content, Bytes)>> = texts.collect();
     let question = Question::parse(question);
     let finding = app.limits.cpu_pool.run(move || {
         let snippet = |(content, bytes): (Content, Bytes)| {

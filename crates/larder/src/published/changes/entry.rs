@@ -141,14 +141,14 @@ impl Event {
 pub(crate) struct Entry {
     pub(crate) serial: Serial,
     /// When it happened, or was first seen.
-    pub(super) at: Option<Timestamp>,
+    pub(crate) at: Option<Timestamp>,
     event: Event,
     /// What it concerns.
-    pub(super) subject: Subject,
+    pub(crate) subject: Subject,
     /// What happened to it, and what kind of object it is.
     pub(super) kind: ChangeKind,
-    pub(super) item: &'static str,
-    pub(super) name: Box<str>,
+    pub(crate) item: &'static str,
+    pub(crate) name: Box<str>,
     /// Who could read it at the change. They may have lost the right since, and others may have got it, also to a new stage
     /// with the same name.
     readers: Option<Arc<Acl>>,

@@ -90,6 +90,34 @@ fn what_is_written_and_what_is_refused() {
     read.says(r#""base64":"/wA=""#);
 }
 
+/// What a program learns of a refusal at the path, it learns of the action, too, also among others.
+#[test]
+fn errors_have_the_members_of_those_of_the_paths() {
+    let server = sample();
+    let rows = [(3, "stale"), (0, "already_exists"), (9, "version_in_future")];
+    each(rows, |(version, code)| {
+        let target = format!("/article/welcome/{version}");
+        let path = server.root().typed("text/markdown").post(&target, "x").expect(409).json();
+        assert_eq!(path["code"], code);
+        let put = json!({"name": "welcome", "version": version, "text": "x"});
+        let mut alone = post(&server, &json!({"article.put": put})).expect(409).json();
+        let among = post(&server, &json!({"article.put": put, "server.status": {}}));
+        assert_eq!(among.expect(200).json()["article.put"]["error"], alone);
+        let action = alone.as_object_mut().expect("an object").remove("action");
+        assert_eq!((action, alone), (Some(json!("article.put")), path));
+    });
+    let server = wiki_with(|config| {
+        config.article.acl_read = "root".parse().expect("a list");
+        config.article.acl_write = "ann".parse().expect("a list");
+    });
+    server.add_user("ann", "open-sesame");
+    let ann = || server.user("ann", "open-sesame");
+    ann().write("a/0", "secret").expect(201);
+    let put = json!({"actions": {"article.put": {"name": "a", "version": 0, "text": "x"}}});
+    let refused = ann().post("/actions", put).expect(409);
+    refused.says("\"latest_version\":1").lacks(["merge", "same_content", "\"latest\":"]);
+}
+
 #[test]
 fn rights() {
     let server = sample();

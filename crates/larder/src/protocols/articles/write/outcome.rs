@@ -194,15 +194,19 @@ impl Refused {
         }
     }
 
-    /// Writers who may not read learn only the version to start from.
-    fn into_response(self) -> Response {
-        let Refused { error, merge, serial, may_read, shows_names } = &self;
+    /// The refusal with what it says for programs. Writers who may not read learn only the version to start from.
+    pub(crate) fn to_error(&self) -> HttpError {
+        let Refused { error, merge, may_read, shows_names, .. } = self;
         let mut members = render::refusal(error, merge.as_ref(), &|_| *shows_names);
         if !may_read {
             members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
         }
-        let mut response =
-            HttpError::refused(self.status(), self.detail()).with(members).into_response();
+        HttpError::refused(self.status(), self.detail()).with(members)
+    }
+
+    fn into_response(self) -> Response {
+        let Refused { error, serial, may_read, .. } = &self;
+        let mut response = self.to_error().into_response();
         let headers = response.headers_mut();
         if let Some(stale) = error.stale()
             && *may_read
