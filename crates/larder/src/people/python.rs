@@ -15,6 +15,7 @@ mod mirrored;
 mod project;
 mod project_page;
 mod user;
+mod wanted;
 
 use crate::front::page;
 use crate::protocols::python::ask::Ask;
