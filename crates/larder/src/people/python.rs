@@ -14,6 +14,7 @@ mod indexes;
 mod mirrored;
 mod project;
 mod project_page;
+mod tested;
 mod user;
 mod wanted;
 

@@ -22,6 +22,7 @@ use super::project_page::{
     By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
     Version, kind, own_name,
 };
+use super::tested;
 use super::wanted::Wanted;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
@@ -127,7 +128,19 @@ async fn show(
         let choices = query.choices(files.iter().map(|file| file.name));
         files.retain(|file| query.admits(file.name));
         let span = query.files(files.len(), FILES);
-        let files = files.into_iter().skip(query.files_from).take(FILES).collect();
+        let files = files.into_iter().skip(query.files_from).take(FILES);
+        let mut files: Vec<File<'_>> = files.collect();
+        let tested = match shown {
+            Some(shown) => {
+                let listed: Vec<_> = files.iter().map(|file| (file.stage, file.name)).collect();
+                tested::of_files(ask, name.as_str(), shown, &listed, site.prefix()).await
+            }
+            None => Vec::new(),
+        };
+        let are_tests_counted = tested.iter().flatten().all(|tested| tested.tally.is_some());
+        for (file, tested) in files.iter_mut().zip(tested) {
+            file.tests = tested;
+        }
         // The page of a version has no list of them.
         let listable = if wanted.is_none() { versions.as_slice() } else { &[] };
         let (from, most) = query.lines(VERSIONS, VERSIONS_OF_PART);
@@ -215,7 +228,8 @@ async fn show(
             site,
         };
         // With a policy the page depends on the time.
-        Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
+        let is_kept = judge.is_none() && !page.required_by.is_judged && are_tests_counted;
+        Ok(match keeping.filter(|_| is_kept) {
             Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
             None => page::send(&page, &ask.head, Audience::Reader).await,
         })
@@ -280,14 +294,6 @@ fn files<'a>(
                 }
                 false => file_url(site.prefix(), stage.name(), file),
             };
-            let results = project.tox_results_of(file.filename()).count();
-            let tests = (results > 0).then(|| {
-                let (place, version) = (in_path(stage_name), in_path(shown.version.as_str()));
-                let filename = in_path(file.filename());
-                let prefix = site.prefix();
-                let url = format!("{prefix}/{place}/{name}/{version}/+toxresults/{filename}");
-                (url, display::count(results, "test result", "test results"))
-            });
             files.push(File {
                 name: file.filename(),
                 kind: kind(file.filename()),
@@ -309,7 +315,7 @@ fn files<'a>(
                 attested_by: file.attested_by(),
                 yanked: project.yanked(file),
                 stage: stage_name,
-                tests,
+                tests: None,
                 url,
             });
         }

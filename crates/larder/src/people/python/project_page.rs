@@ -9,11 +9,13 @@ use pypi::{ProjectName, ResolutionOrder};
 use super::description::Described;
 use super::downloads::Lately;
 use super::index_log::who;
+use super::tested::{self, Tested};
 use super::wanted::{Choices, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
 use crate::protocols::python::ask::Ask;
 use crate::published::required_by::Requirers;
+use crate::published::tox_outcomes::Tally;
 
 /// Versions in the list, or in each part of it if all are asked for; and files on a page.
 pub(super) const VERSIONS: usize = 50;
@@ -119,7 +121,8 @@ pub(super) struct File<'a> {
     pub(super) attested_by: Option<&'a str>,
     pub(super) yanked: Option<&'a str>,
     pub(super) stage: &'a str,
-    pub(super) tests: Option<(String, String)>,
+    /// Its test results, if it has any.
+    pub(super) tests: Option<Tested>,
 }
 
 /// A file that a nearer index hides.
@@ -214,6 +217,13 @@ impl ProjectPage<'_> {
                 format!("{chosen} of {all}, {first} to {last}")
             }
         }
+    }
+
+    /// How the tests of its files ended, where the files are folded, and all but how many failed, in words.
+    fn tests(&self) -> Option<(Tally, String)> {
+        let tested = self.files.iter().filter_map(|file| file.tests.as_ref());
+        let tally = tested::sum(tested).filter(|_| !self.are_files_open())?;
+        Some((tally, tested::all_but_failed(&tally)))
     }
 
     /// The link to this page with another query.
