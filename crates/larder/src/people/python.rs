@@ -12,9 +12,11 @@ mod index;
 mod index_log;
 mod indexes;
 mod mirrored;
+mod policies;
 mod project;
 mod project_page;
 mod tested;
+mod upstream;
 mod user;
 mod wanted;
 

@@ -202,6 +202,43 @@ fn files_are_chosen_by_python_and_platform() {
     assert!(long.len() < 20_000, "{}", long.len());
 }
 
+#[test]
+fn an_index_says_how_its_mirrors_are() {
+    let upstream = upstream_of_versions();
+    let index = start();
+    let policy = json!({"policy_cutoff": "2050-01-01", "policy_deny": ["leftpad", "*@egg"],
+        "policy_exceptions": ["foo==4.0 until 2100-01-01 fixes <a hole>"]});
+    mirror(&index, &upstream, policy);
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    let never = browse(&index, "/alice/dev");
+    assert!(never.contains("was not asked since the server started.") && !never.contains("<svg"));
+    browse(&index, "/alice/dev/foo");
+    let html = browse(&index, "/alice/dev");
+    let inherits = shown(&html);
+    let inherits =
+        inherits.split("\nInherits from\n").nth(1).and_then(|it| it.split("\nRights").next());
+    assert_snapshot!("inherits_from_a_mirror", inherits.unwrap_or_default());
+    assert!(
+        html.contains("requests in the last 24 hours, 0 failed") && !html.contains("failed\" p")
+    );
+    upstream.break_with(Some(500));
+    browse(&index, "/alice/dev/foo");
+    for path in ["/alice/dev", "/alice/up"] {
+        let html = browse(&index, path);
+        assert!(
+            html.contains("<span class=\"bad\">Trouble:</span> The upstream fails: "),
+            "{html}"
+        );
+        assert!(html.contains("<polyline class=\"failed\" points=\"0,39.0"), "{html}");
+        // Only those who may change it read which host it is, and what that said.
+        assert!(!html.contains("it answered 500"), "{html}");
+    }
+    let own = index.alice().with("Accept", "text/html").get("/alice/dev");
+    assert!(page_of(&own).contains("The reason: 127.0.0.1:"), "{}", own.text());
+    index.alice().patch("/alice/up", json!({"mirror_offline": true})).expect(200);
+    assert!(browse(&index, "/alice/up").contains("The upstream is not asked, by a setting"));
+}
+
 /// The part of a page with the files, up to the last digest.
 fn files_of(html: &str) -> String {
     let text = shown(html);
