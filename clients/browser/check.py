@@ -263,6 +263,7 @@ PEOPLE = [
     f"{DEV}/larder-hello/0.1",
     f"{DEV}/larder-hello/+downloads",
     "/root/stable/larder-greetings?versions=all",
+    f"{DEV}/larder-hello?python=cp39",
     "/articles",
     "/articles?prefix=guide/",
     "/articles?tag=texts",

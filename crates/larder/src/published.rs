@@ -13,3 +13,4 @@ pub(crate) mod lists;
 pub(crate) mod open_zips;
 pub(crate) mod required_by;
 pub(crate) mod small_blobs;
+pub(crate) mod tox_outcomes;

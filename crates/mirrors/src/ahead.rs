@@ -15,7 +15,7 @@ use http::{HeaderMap, StatusCode};
 use reqwest::{Response, Url};
 
 use crate::upstream::UpstreamError;
-use crate::{Mirror, Mirrors};
+use crate::{Mirror, Mirrors, lock};
 
 /// The server that this one follows.
 pub trait Ahead: Send + Sync {
@@ -73,7 +73,10 @@ impl Mirrors {
         }
         self.upstream_may_be_asked(mirror)?;
         self.counters.requests.fetch_add(1, Relaxed);
-        let (response, url) = self.upstream.get(&mirror.origin, url, headers).await?;
+        let answer = self.upstream.get(&mirror.origin, url, headers).await;
+        let is_answered = answer.as_ref().err().is_none_or(|trouble| trouble.is_absent);
+        lock(&mirror.recent).note(self.started_at.elapsed(), is_answered);
+        let (response, url) = answer?;
         Ok(Fetched { response, url, is_ahead: false })
     }
 }

@@ -16,6 +16,7 @@ mod flights;
 mod pages;
 mod plans;
 pub mod prefetch;
+mod recent;
 mod shared;
 mod sink;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use self::download::Progress;
 use self::flights::{FetchResult, Flights};
 use self::pages::Subject;
 use self::plans::Plans;
+use self::recent::Recent;
 use self::shared::Shared;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
@@ -51,6 +53,7 @@ pub use self::ahead::Ahead;
 pub use self::download::{Body, FileAnswer, MirroredFile};
 pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, Stale};
 pub use self::plans::Stream;
+pub use self::recent::{Requests, SPANS, UpstreamState};
 pub use self::transfer::{Carried, export};
 pub use self::upstream::UpstreamError;
 
@@ -181,6 +184,7 @@ pub struct Mirror {
     /// The list of projects, which is never evicted.
     names: Mutex<Option<Arc<CachedPage>>>,
     health: Mutex<Health>,
+    recent: Mutex<Recent>,
     // Separate for each mirror: an upstream that hangs delays no other.
     flights: Flights<Option<FetchResult<Arc<CachedPage>>>>,
     downloads: Flights<Progress>,
@@ -548,6 +552,7 @@ impl Mirror {
             is_offline: AtomicBool::new(settings.mirror_offline.unwrap_or_default()),
             names: Mutex::default(),
             health: Mutex::default(),
+            recent: Mutex::default(),
             flights: Flights::new(PAGES_WAITING_MAX, "too many requests wait for upstreams"),
             downloads: Flights::new(FILES_WAITING_MAX, "too many files wait for their upstreams"),
             asking: Semaphore::new(ASKING_MAX),

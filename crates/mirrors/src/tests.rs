@@ -32,6 +32,7 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
         is_offline: AtomicBool::new(false),
         names: Mutex::default(),
         health: Mutex::default(),
+        recent: Mutex::default(),
         flights: Flights::new(1, "too many"),
         downloads: Flights::new(1, "too many"),
         asking: Semaphore::new(ASKING_MAX),

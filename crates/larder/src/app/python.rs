@@ -17,6 +17,7 @@ use crate::published::archives::Archives;
 use crate::published::open_zips::OpenZips;
 use crate::published::required_by::LiveRequiredBy;
 use crate::published::small_blobs::SmallBlobs;
+use crate::published::tox_outcomes::ToxOutcomes;
 
 /// Lists of projects that are made at once: the largest pages.
 const LISTS_AT_ONCE: usize = 2;
@@ -44,6 +45,8 @@ pub struct Python {
     pub documentation: OpenZips,
     /// Release files that people look into.
     pub(crate) archives: Archives,
+    /// How test results ended.
+    pub(crate) tox_outcomes: ToxOutcomes,
     /// Turns to make simple pages of projects.
     pub(crate) making_pages: Share,
     /// Turns to make simple pages with all projects of a stage.
@@ -84,6 +87,7 @@ impl Python {
             required_by: LiveRequiredBy::default(),
             documentation: OpenZips::default(),
             archives: Archives::new(cores),
+            tox_outcomes: ToxOutcomes::default(),
             making_pages: Share::new(cores.max(2), PAGES_WAITING_MAX),
             making_lists: Share::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
             audit: Arc::new(audit),

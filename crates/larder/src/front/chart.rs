@@ -6,7 +6,11 @@ const SIZE: (f64, f64) = (240.0, 40.0);
 /// The points of a line within 240 units by 40, the last value at the right, each `step` units from the next. A line of zeros, or of
 /// values that are all below one, does not fill the height.
 pub(crate) fn points(values: &[f64], step: f64) -> String {
-    let most = values.iter().copied().fold(1.0, f64::max);
+    points_below(values, step, values.iter().copied().fold(1.0, f64::max))
+}
+
+/// The points of a line that fills the height where a value is `most`, for several lines of one scale.
+pub(crate) fn points_below(values: &[f64], step: f64, most: f64) -> String {
     let height_of = |value: f64| SIZE.1 - 1.0 - (SIZE.1 - 2.0) * value / most;
     let from = SIZE.0 - step * (values.len() as f64 - 1.0);
     let place = |(at, value): (usize, &f64)| {

@@ -12,9 +12,13 @@ mod index;
 mod index_log;
 mod indexes;
 mod mirrored;
+mod policies;
 mod project;
 mod project_page;
+mod tested;
+mod upstream;
 mod user;
+mod wanted;
 
 use crate::front::page;
 use crate::protocols::python::ask::Ask;

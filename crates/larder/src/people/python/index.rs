@@ -13,6 +13,8 @@ use pypi::policy::{shown_versions, shows_any};
 use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
 use record::Serial;
 
+use super::policies;
+use super::upstream::Upstream;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
@@ -25,6 +27,9 @@ use crate::protocols::python::rights::unreadable;
 const PAGE: usize = 100;
 const RELEASES: usize = 10;
 
+/// Mirrors that have a chart: an index may inherit from many.
+const UPSTREAMS: usize = 10;
+
 #[derive(Template)]
 #[template(path = "index.html")]
 struct IndexPage<'a> {
@@ -36,6 +41,8 @@ struct IndexPage<'a> {
     description: &'a str,
     mirror_of: Option<String>,
     is_mirror: bool,
+    /// How it goes with its own upstream.
+    upstream: Option<Upstream>,
     may_read: bool,
     may_modify: bool,
     /// Whether clients have to say who they are.
@@ -68,6 +75,10 @@ struct Base<'a> {
     title: &'a str,
     /// Named by the index itself, by one of its bases, or a mirror.
     how: &'static str,
+    /// What its policy does to the files that it has, in words.
+    policy: Vec<String>,
+    exceptions: Vec<String>,
+    upstream: Option<Upstream>,
 }
 
 /// A setting in words.
@@ -132,10 +143,11 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         description: config.description.as_deref().unwrap_or_default(),
         mirror_of: config.mirror().and_then(|mirror| mirror.shown_url()),
         is_mirror: config.is_mirror(),
+        upstream: Upstream::of(&ask.app, found, found.may_modify(&principal)),
         may_read,
         may_modify: found.may_modify(&principal),
         is_private: !found.may_read(&Principal::Anonymous, Portion::Whole),
-        bases: bases(&order, view),
+        bases: bases(ask, &order, view),
         is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
         facts: facts(&config),
         is_first: after.is_none() && query.is_empty(),
@@ -150,18 +162,33 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
 }
 
 /// The indexes that the order asks after its first, as far as the viewer may see them.
-fn bases<'a>(order: &ResolutionOrder<'a>, view: View<'_>) -> Vec<Base<'a>> {
+fn bases<'a>(ask: &Ask, order: &ResolutionOrder<'a>, view: View<'_>) -> Vec<Base<'a>> {
     let Some((own, others)) = order.stages().split_first() else { return Vec::new() };
+    let (now, mut said) = (Timestamp::now(), 0);
+    let mut upstream = |base: &Stage| {
+        let upstream = (said < UPSTREAMS)
+            .then(|| Upstream::of(&ask.app, base, base.may_modify(view.principal)))
+            .flatten();
+        said += usize::from(upstream.is_some());
+        upstream
+    };
     let seen = others.iter().filter(|base| view.sees(base));
-    let named = seen.map(|base| Base {
-        name: base.name().as_str(),
-        path: in_path(base.name().as_str()),
-        title: base.config().title.as_deref().unwrap_or_default(),
-        how: match own.config().bases().contains(base.name()) {
-            _ if base.config().is_mirror() => "mirror, asked last",
-            true => "named by this index",
-            false => "through a base",
-        },
+    let named = seen.map(|base| {
+        let config = base.config();
+        let policy = config.policy.as_deref();
+        Base {
+            name: base.name().as_str(),
+            path: in_path(base.name().as_str()),
+            title: config.title.as_deref().unwrap_or_default(),
+            how: match own.config().bases().contains(base.name()) {
+                _ if config.is_mirror() => "mirror, asked last",
+                true => "named by this index",
+                false => "through a base",
+            },
+            policy: policy.map(policies::rules).unwrap_or_default(),
+            exceptions: policy.map(|it| policies::exceptions(it, now)).unwrap_or_default(),
+            upstream: upstream(base),
+        }
     });
     named.collect()
 }
@@ -311,29 +338,12 @@ fn facts(config: &StageConfig) -> Vec<Fact> {
         }
     }
     if let Some(policy) = &config.policy {
-        let mut said = Vec::new();
-        if let Some(days) = policy.cooldown_days {
-            said.push(format!("files are held back until they are {days} days old"));
-        }
-        if let Some(cutoff) = policy.cutoff {
-            said.push(format!("files from {} on are held back", Time(cutoff)));
-        }
-        for (count, what) in [
-            (policy.allow.len(), "allowed, and nothing else"),
-            (policy.deny.len(), "refused"),
-            (policy.quarantine.len(), "in quarantine"),
-        ] {
-            if count > 0 {
-                said.push(format!("{} {what}", display::count(count, "entry is", "entries are")));
-            }
-        }
+        let said = policies::rules(policy);
         if !said.is_empty() {
             add("Policy", said.join("; "));
         }
-        let now = Timestamp::now();
-        for exception in policy.exceptions.iter().filter(|exception| now < exception.until) {
-            let until = Time(exception.until);
-            add("Exception", format!("{} until {until}: {}", exception.rule, exception.reason));
+        for exception in policies::exceptions(policy, Timestamp::now()) {
+            add("Exception", exception);
         }
     }
     if let Some(mirror) = config.mirror() {

@@ -23,8 +23,10 @@ use resources::turns::Share;
 use super::description::Described;
 use super::downloads::Lately;
 use super::project_page::{
-    FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version as Line, kind, own_name,
+    FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
+    Version as Line, kind, own_name,
 };
+use super::wanted::{Choices, Span, Wanted};
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
@@ -40,9 +42,6 @@ const METADATA_BYTES_MAX: u64 = 1 << 20;
 
 /// The page does not wait longer for it. The mirror keeps it for the next reader.
 const METADATA_WAIT_MAX: Duration = Duration::from_secs(3);
-
-/// Versions in the list of all: an upstream may have as many as its page has room for.
-const ALL_VERSIONS_MAX: usize = 5_000;
 
 /// So few pages are made at once, because each has metadata and lists of the upstream's choice; so many others wait.
 const MADE_AT_ONCE: usize = 8;
@@ -76,8 +75,7 @@ pub(super) async fn show(
     }
     let making = async {
         let (heard, turn) = told.in_use(ask, name).await?;
-        let most = if ask.has_flag("versions") { ALL_VERSIONS_MAX } else { VERSIONS };
-        let found = Listing::of(order, name, &heard, wanted, most);
+        let found = Listing::of(order, name, &heard, wanted, &Wanted::of(ask));
         // The pages may be large, and upstream may take long to give the metadata.
         drop((heard, turn));
         let found = match found {
@@ -136,13 +134,17 @@ struct Listing {
     newest: Option<Version>,
     /// Why the shown version was yanked, if all its files were.
     yanked: Option<String>,
-    /// The first files of the version, and how many more there are.
+    /// The first file of the version with metadata beside it, whichever files are chosen.
+    described_by: Option<Listed>,
+    /// The files of the version on the page, which part of the chosen ones that is, and what can be chosen.
     files: Vec<Listed>,
-    more_files: usize,
-    /// The latest versions first.
+    span: Span,
+    choices: Choices,
+    all_files: String,
+    /// The latest versions first, or a part of all of them.
     lines: Vec<Line>,
-    /// How many there are, if not all are among the lines.
-    all_versions: Option<usize>,
+    versions_span: Option<Span>,
+    all_versions: Option<(usize, String)>,
     hidden: Hidden,
     is_judged: bool,
     /// Whether links lead below the index that was asked, so that its policy counts for them.
@@ -181,14 +183,14 @@ fn uploaded_at(file: &UpstreamFile) -> Option<Timestamp> {
 }
 
 impl Listing {
-    /// What the page of the version `wanted` shows, or else that of the version that installers take, with at most `versions_max`
-    /// lines of versions.
+    /// What the page of the version `wanted` shows, or else that of the version that installers take, with the parts of its lists that
+    /// the query asks for.
     fn of(
         order: &ResolutionOrder<'_>,
         name: &ProjectName,
         heard: &[Heard<'_>],
         wanted: Option<&str>,
-        versions_max: usize,
+        query: &Wanted,
     ) -> Found {
         let upstream = heard
             .iter()
@@ -250,18 +252,29 @@ impl Listing {
             let reasons = files.iter().filter_map(|(_, file)| file.yanked.as_deref());
             reasons.max().unwrap_or_default().to_owned()
         });
-        let latest = versions.iter().rev().take(if is_release { 0 } else { versions_max });
-        let lines = latest.map(|(version, files)| line(version, files, is_shown(version)));
+        // The page of a version has no list of them.
+        let listable = if is_release { &[] } else { versions.as_slice() };
+        let (from, most) = query.lines(VERSIONS, VERSIONS_OF_PART);
+        let lines = listable.iter().rev().skip(from).take(most);
+        let lines = lines.map(|(version, files)| line(version, files, is_shown(version)));
         let lines: Vec<Line> = lines.collect();
-        let listed = files
-            .iter()
-            .take(FILES)
-            .map(|(mirror, file)| Listed { mirror: (*mirror).clone(), file: (*file).clone() });
+        let choices = query.choices(files.iter().map(|(_, file)| &*file.filename));
+        let chosen = files.iter().filter(|(_, file)| query.admits(&file.filename));
+        let chosen: Vec<&Given<'_>> = chosen.collect();
+        let listed = |(mirror, file): &Given<'_>| Listed {
+            mirror: (*mirror).clone(),
+            file: (*file).clone(),
+        };
+        let on_page = chosen.iter().skip(query.files_from).take(FILES);
         Found::Listing(Box::new(Listing {
             yanked,
-            files: listed.collect(),
-            more_files: files.len().saturating_sub(FILES),
-            all_versions: Some(versions.len()).filter(|all| !is_release && *all > lines.len()),
+            described_by: files.iter().find(|(_, it)| it.core_metadata.is_some()).map(listed),
+            files: on_page.map(|file| listed(file)).collect(),
+            span: query.files(chosen.len(), FILES),
+            choices,
+            all_files: query.query_of_all_files(),
+            versions_span: query.versions(listable.len(), VERSIONS_OF_PART),
+            all_versions: query.all_versions(listable.len(), lines.len()),
             lines,
             hidden,
             is_judged: judge.is_some(),
@@ -307,7 +320,9 @@ impl Listing {
             status: status.and_then(|(marker, reason)| Status::of(marker, reason)),
             described,
             files: self.files.iter().map(|it| it.shown(self, stage, site.prefix())).collect(),
-            more_files: self.more_files,
+            span: self.span.clone(),
+            choices: self.choices.clone(),
+            all_files: self.all_files.clone(),
             hidden: Vec::new(),
             quarantined_in: Vec::new(),
             held_back: self.hidden.sentences().collect(),
@@ -316,7 +331,8 @@ impl Listing {
             others: Vec::new(),
             version_path: in_path(version),
             versions: self.lines.clone(),
-            all_versions: self.all_versions,
+            versions_span: self.versions_span.clone(),
+            all_versions: self.all_versions.clone(),
             origins: self.origins(),
             required_by,
             counts_downloads: false,
@@ -337,8 +353,7 @@ impl Listing {
         name: &ProjectName,
         principal: &Principal,
     ) -> Described {
-        let listed = self.files.iter().find(|listed| listed.file.core_metadata.is_some());
-        let Some(listed) = listed else { return Described::default() };
+        let Some(listed) = &self.described_by else { return Described::default() };
         let reading = tokio::time::timeout(METADATA_WAIT_MAX, metadata(ask, name, listed));
         let bytes = match reading.await {
             Ok(Some(bytes)) => bytes,

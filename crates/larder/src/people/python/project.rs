@@ -19,9 +19,11 @@ use super::description::Described;
 use super::downloads::Lately;
 use super::mirrored;
 use super::project_page::{
-    By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, Version, kind,
-    own_name,
+    By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
+    Version, kind, own_name,
 };
+use super::tested;
+use super::wanted::Wanted;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
@@ -118,14 +120,31 @@ async fn show(
             }
             None => Described::default(),
         };
-        let (files, hidden) = shown.map_or_else(Default::default, |shown| {
+        let (mut files, hidden) = shown.map_or_else(Default::default, |shown| {
             files(shown, name, judge, own_name(&order), &site)
         });
         let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
-        let more_files = files.len().saturating_sub(FILES);
-        let shows_all = ask.has_flag("versions");
-        let all_versions = Some(versions.len())
-            .filter(|count| wanted.is_none() && !shows_all && *count > VERSIONS);
+        let query = Wanted::of(ask);
+        let choices = query.choices(files.iter().map(|file| file.name));
+        files.retain(|file| query.admits(file.name));
+        let span = query.files(files.len(), FILES);
+        let files = files.into_iter().skip(query.files_from).take(FILES);
+        let mut files: Vec<File<'_>> = files.collect();
+        let tested = match shown {
+            Some(shown) => {
+                let listed: Vec<_> = files.iter().map(|file| (file.stage, file.name)).collect();
+                tested::of_files(ask, name.as_str(), shown, &listed, site.prefix()).await
+            }
+            None => Vec::new(),
+        };
+        let are_tests_counted = tested.iter().flatten().all(|tested| tested.tally.is_some());
+        for (file, tested) in files.iter_mut().zip(tested) {
+            file.tests = tested;
+        }
+        // The page of a version has no list of them.
+        let listable = if wanted.is_none() { versions.as_slice() } else { &[] };
+        let (from, most) = query.lines(VERSIONS, VERSIONS_OF_PART);
+        let lines: Vec<&VersionView<'_>> = listable.iter().skip(from).take(most).collect();
         let (nearest, version) = match shown {
             Some(shown) => (shown.parts.first(), shown.version.as_str()),
             None => (None, ""),
@@ -163,8 +182,10 @@ async fn show(
                 Status { by, ..status }
             }),
             described,
-            files: files.into_iter().take(FILES).collect(),
-            more_files,
+            files,
+            span,
+            choices,
+            all_files: query.query_of_all_files(),
             hidden,
             quarantined_in: quarantined(&found),
             held_back: held_back.unwrap_or_default(),
@@ -179,14 +200,9 @@ async fn show(
                 .map(str::to_owned)
                 .collect(),
             version_path: in_path(version),
-            versions: match wanted {
-                Some(_) => Vec::new(),
-                None => {
-                    let most = if shows_all { usize::MAX } else { VERSIONS };
-                    listed(&found, &versions[..versions.len().min(most)], version)
-                }
-            },
-            all_versions,
+            versions: listed(&found, &lines, version),
+            versions_span: query.versions(listable.len(), VERSIONS_OF_PART),
+            all_versions: query.all_versions(listable.len(), lines.len()),
             origins: origins(&found, view),
             required_by: RequiredBy::of(ask, &principal, name),
             is_own: order.stages().first().is_some_and(|own| own.project(name.as_str()).is_some()),
@@ -212,7 +228,8 @@ async fn show(
             site,
         };
         // With a policy the page depends on the time.
-        Ok(match keeping.filter(|_| judge.is_none() && !page.required_by.is_judged) {
+        let is_kept = judge.is_none() && !page.required_by.is_judged && are_tests_counted;
+        Ok(match keeping.filter(|_| is_kept) {
             Some(keeping) => keeping.send(&ask.app, &page, &ask.head, Audience::Reader).await,
             None => page::send(&page, &ask.head, Audience::Reader).await,
         })
@@ -277,14 +294,6 @@ fn files<'a>(
                 }
                 false => file_url(site.prefix(), stage.name(), file),
             };
-            let results = project.tox_results_of(file.filename()).count();
-            let tests = (results > 0).then(|| {
-                let (place, version) = (in_path(stage_name), in_path(shown.version.as_str()));
-                let filename = in_path(file.filename());
-                let prefix = site.prefix();
-                let url = format!("{prefix}/{place}/{name}/{version}/+toxresults/{filename}");
-                (url, display::count(results, "test result", "test results"))
-            });
             files.push(File {
                 name: file.filename(),
                 kind: kind(file.filename()),
@@ -306,7 +315,7 @@ fn files<'a>(
                 attested_by: file.attested_by(),
                 yanked: project.yanked(file),
                 stage: stage_name,
-                tests,
+                tests: None,
                 url,
             });
         }
@@ -355,7 +364,10 @@ fn is_yanked(view: &VersionView<'_>) -> bool {
 }
 
 /// The lines for these versions.
-fn listed<'a>(found: &ProjectView<'a>, versions: &[VersionView<'a>], shown: &str) -> Vec<Version> {
+fn listed<'a>(found: &ProjectView<'a>, versions: &[&VersionView<'a>], shown: &str) -> Vec<Version> {
+    if versions.is_empty() {
+        return Vec::new();
+    }
     // One pass over all files, however many versions there are.
     let mut counted: HashMap<(&str, &str), (usize, Timestamp)> = HashMap::new();
     for part in found.parts() {
@@ -366,7 +378,7 @@ fn listed<'a>(found: &ProjectView<'a>, versions: &[VersionView<'a>], shown: &str
             *at = (*at).max(file.uploaded_at());
         }
     }
-    let line = |view: &VersionView<'a>| {
+    let line = |view: &&VersionView<'a>| {
         let version = view.version.as_str();
         let mut stages = view.parts.iter().map(|part| part.stage.name().as_str());
         let stage = stages.next().unwrap_or_default();

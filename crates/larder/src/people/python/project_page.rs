@@ -9,14 +9,18 @@ use pypi::{ProjectName, ResolutionOrder};
 use super::description::Described;
 use super::downloads::Lately;
 use super::index_log::who;
+use super::tested::{self, Tested};
+use super::wanted::{Choices, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
 use crate::protocols::python::ask::Ask;
 use crate::published::required_by::Requirers;
+use crate::published::tox_outcomes::Tally;
 
-/// Versions in the list, unless all are asked for; and files on a page.
+/// Versions in the list, or in each part of it if all are asked for; and files on a page.
 pub(super) const VERSIONS: usize = 50;
-pub(super) const FILES: usize = 500;
+pub(super) const VERSIONS_OF_PART: usize = 100;
+pub(super) const FILES: usize = 40;
 
 /// A list of at most so many files is not folded.
 const FILES_UNFOLDED: usize = 2;
@@ -40,8 +44,12 @@ pub(super) struct ProjectPage<'a> {
     pub(super) yanked_by: Option<By<'a>>,
     pub(super) status: Option<Status<'a>>,
     pub(super) described: Described,
+    /// The files on this page, which part of the chosen ones that is, and what can be chosen.
     pub(super) files: Vec<File<'a>>,
-    pub(super) more_files: usize,
+    pub(super) span: Span,
+    pub(super) choices: Choices,
+    /// The query of the page with all files.
+    pub(super) all_files: String,
     pub(super) hidden: Vec<Hidden<'a>>,
     pub(super) quarantined_in: Vec<&'a str>,
     /// What a policy withholds, in words.
@@ -53,8 +61,10 @@ pub(super) struct ProjectPage<'a> {
     pub(super) others: Vec<String>,
     pub(super) version_path: String,
     pub(super) versions: Vec<Version>,
-    /// How many there are, if not all are shown.
-    pub(super) all_versions: Option<usize>,
+    /// Which part of all versions that is, if they were asked for.
+    pub(super) versions_span: Option<Span>,
+    /// How many there are if there are more, and the query of the page that has them.
+    pub(super) all_versions: Option<(usize, String)>,
     pub(super) origins: Vec<Origin<'a>>,
     pub(super) required_by: RequiredBy,
     /// Whether the index itself has something of it, and so a log.
@@ -111,7 +121,8 @@ pub(super) struct File<'a> {
     pub(super) attested_by: Option<&'a str>,
     pub(super) yanked: Option<&'a str>,
     pub(super) stage: &'a str,
-    pub(super) tests: Option<(String, String)>,
+    /// Its test results, if it has any.
+    pub(super) tests: Option<Tested>,
 }
 
 /// A file that a nearer index hides.
@@ -191,11 +202,37 @@ impl ProjectPage<'_> {
 
     /// Whether the list of files is unfolded: where there is nothing else to read, or just a few.
     fn are_files_open(&self) -> bool {
-        self.described.description.is_none() || self.files.len() <= FILES_UNFOLDED
+        let is_chosen = self.choices.is_narrowed || self.span.first > 1;
+        is_chosen || self.described.description.is_none() || self.files.len() <= FILES_UNFOLDED
     }
 
     fn file_count(&self) -> String {
-        display::count(self.files.len() + self.more_files, "file", "files")
+        let all = display::count(self.choices.all, "file", "files");
+        match (self.choices.is_narrowed, self.span.is_partial()) {
+            (false, false) => all,
+            (true, false) => format!("{} of {all}", self.span.all),
+            (false, true) => format!("{all}, {} to {}", self.span.first, self.span.last),
+            (true, true) => {
+                let Span { first, last, all: chosen, .. } = self.span;
+                format!("{chosen} of {all}, {first} to {last}")
+            }
+        }
+    }
+
+    /// How the tests of its files ended, where the files are folded, and all but how many failed, in words.
+    fn tests(&self) -> Option<(Tally, String)> {
+        let tested = self.files.iter().filter_map(|file| file.tests.as_ref());
+        let tally = tested::sum(tested).filter(|_| !self.are_files_open())?;
+        Some((tally, tested::all_but_failed(&tally)))
+    }
+
+    /// The link to this page with another query.
+    fn with(&self, query: &str) -> String {
+        let (prefix, path, name) = (self.site.prefix(), &self.path, self.name);
+        let version =
+            if self.is_release { format!("/{}", self.version_path) } else { String::new() };
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{prefix}/{path}/{name}{version}{mark}{query}")
     }
 
     /// The argument of `pip install`.

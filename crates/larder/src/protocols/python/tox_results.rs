@@ -3,6 +3,9 @@
 //! path -> the nearest stage that has the file -> the bytes of its results, newest first -> [`ToxReport`]s -> a page, or JSON.
 //! A result that is not tox's, or is too long for a page, is shown as a link to its file.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use askama::Template;
 use axum::response::Response;
 use bytes::Bytes;
@@ -10,6 +13,7 @@ use http::StatusCode;
 use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
 use pypi::{FileRole, Part, ReleaseFile, VersionView};
 use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
@@ -21,9 +25,13 @@ use crate::app::App;
 use crate::front::body::Shape;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
+use crate::published::tox_outcomes::Outcome;
 
-/// Results in one list: the newest.
-const RESULTS_MAX: usize = 100;
+/// Results in one list, and those of a file that are counted: the newest.
+pub(crate) const RESULTS_MAX: usize = 100;
+
+/// How long a page that counts results reads those that are not in memory.
+const READING_MAX: Duration = Duration::from_millis(250);
 
 /// Bytes and JSON values that are read for one page; further results are links.
 const BYTES_MAX: u64 = 8 << 20;
@@ -155,6 +163,53 @@ async fn read<'snapshot>(
         shown.push(ToxResult { file, url, report });
     }
     Ok(shown)
+}
+
+/// What may still be read for a page that counts results.
+pub(crate) struct Reading {
+    until: Instant,
+    bytes_left: u64,
+}
+
+impl Reading {
+    /// For one page.
+    pub(crate) fn new() -> Reading {
+        Reading { until: Instant::now() + READING_MAX, bytes_left: BYTES_MAX }
+    }
+
+    /// How a result ended, from memory, or else read; `None` if it cannot be read now.
+    pub(crate) async fn outcome(&mut self, ask: &Ask, file: &ReleaseFile) -> Option<Arc<Outcome>> {
+        let known = &ask.app.python.tox_outcomes;
+        if let Some(outcome) = known.find(file.digest()) {
+            return Some(outcome);
+        }
+        if file.size_bytes() > BYTES_MAX {
+            return Some(known.keep(file.digest(), None));
+        }
+        if Instant::now() >= self.until {
+            return None;
+        }
+        self.bytes_left = self.bytes_left.checked_sub(file.size_bytes())?;
+        let turn = timeout_at(self.until, known.reading.take()).await.ok()?;
+        let (app, file) = (ask.app.clone(), file.clone());
+        // What is read too late is there for the next reader.
+        let reading = tokio::spawn(async move {
+            let outcome = read_outcome(&app, &file).await;
+            drop(turn);
+            outcome
+        });
+        timeout_at(self.until, reading).await.ok()?.ok()?
+    }
+}
+
+async fn read_outcome(app: &App, file: &ReleaseFile) -> Option<Arc<Outcome>> {
+    let bytes = stored(app, file).await.ok()??;
+    // Some megabytes of JSON, as above.
+    let report = tokio::task::block_in_place(|| {
+        let is_short = Shape::of(&bytes).values() <= VALUES_MAX;
+        is_short.then(|| ToxReport::parse(&bytes)).flatten()
+    });
+    Some(app.python.tox_outcomes.keep(file.digest(), report.as_ref()))
 }
 
 async fn stored(app: &App, file: &ReleaseFile) -> Result<Option<Bytes>, HttpError> {

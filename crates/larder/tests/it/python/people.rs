@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::{Ask, Index, Upload, sdist};
+use super::{Ask, Index, Upload, sdist, wheel};
 use crate::asking::Says as _;
 use crate::browser::ACCEPT;
 use crate::client::Response;
@@ -135,6 +135,28 @@ fn a_project_says_what_it_is_and_where_it_comes_from() {
     }
     let moved = index.browse("/alice/dev/Tool").expect(302);
     assert!(moved.header("location").ends_with("/alice/dev/tool"));
+}
+
+/// As with mirrors, whose tests say more of it.
+#[test]
+fn own_files_are_chosen_by_their_tags() {
+    let index = Index::start();
+    index.stage("alice/dev", json!({}));
+    let (content, _) = wheel("tool", "1.0");
+    for tags in ["py3-none-any", "cp312-abi3-win_amd64", "cp312-abi3-linux_x86_64"] {
+        index.upload("alice/dev", &format!("tool-1.0-{tags}.whl"), &content);
+    }
+    index.upload("alice/dev", "tool-1.0.zip", &sdist("x"));
+    let all = page(&index.browse("/alice/dev/tool"));
+    all.says(["4 files", "<option>cp312</option>", "<option>linux_x86_64</option>"]);
+    let some = page(&index.browse("/alice/dev/tool/1.0?platform=win_amd64"));
+    some.says(["2 of 4 files", "cp312-abi3-win_amd64.whl</a>", "tool-1.0.zip</a>"]);
+    some.says("<a href=\"/alice/dev/tool/1.0#files\">All 4 files</a>");
+    some.lacks(["py3-none-any.whl</a>", "linux_x86_64.whl</a>"]);
+    page(&index.browse("/alice/dev/tool?python=")).says("<summary>4 files</summary>");
+    // A release with nothing to choose has no form.
+    index.upload("alice/dev", "tool-2.0.zip", &sdist("y"));
+    page(&index.browse("/alice/dev/tool")).lacks("<select name=\"python\"");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use super::{Index, path, result, sdist};
+use super::{Index, Upload, path, result, sdist, wheel};
 use crate::asking::Says as _;
 use crate::shown::{shown, shown_json};
 
@@ -58,6 +58,43 @@ fn a_list_and_one_of_them() {
     }
     let moved = index.anybody().get(&LIST.replace("/p/", "/P/")).expect(302);
     assert!(moved.header("location").ends_with(LIST), "{moved:?}");
+}
+
+/// Of the newest run of each environment.
+#[test]
+fn a_project_says_how_many_passed_and_failed() {
+    let (index, _) = tested();
+    let target = path("alice/dev", "p-1.0.zip", &sdist("x"));
+    let said = |page: &str| {
+        let link = page.split(&format!("<a href=\"{LIST}\">")).nth(1).unwrap_or_default();
+        let words = link.split("</a>").next().unwrap_or_default();
+        words.replace("<b class=\"bad\">", "").replace("</b>", "")
+    };
+    for place in ["/alice/dev/p", "/alice/dev/p/1.0", "/alice/over/p"] {
+        let page = index.browse(place).expect(200).text();
+        assert_eq!(said(&page), "tests: 0 passed, 1 without an outcome, 1 failed", "{place}");
+    }
+    // Elsewhere it passes, and then here.
+    let elsewhere = report(0).to_string().replace("h<1>", "other");
+    let elsewhere: Value = serde_json::from_str(&elsewhere).expect("JSON");
+    for (report, expected) in [
+        (elsewhere, "tests: 1 passed, 1 without an outcome, 1 failed"),
+        (report(0), "tests: 2 passed, 1 without an outcome"),
+    ] {
+        index.alice().post(&target, report).expect(200);
+        assert_eq!(said(&index.browse("/alice/dev/p").expect(200).text()), expected);
+    }
+    // Where the files are folded, the sum stands above them.
+    let (content, _) = wheel("p", "2.0");
+    for tags in ["py3-none-any", "cp312-abi3-win_amd64", "cp312-abi3-linux_x86_64"] {
+        let filename = format!("p-2.0-{tags}.whl");
+        let upload = Upload::of(&filename, &content).set("description", "What it is.");
+        index.alice().upload("alice/dev", &upload).expect(200);
+        let target = path("alice/dev", &filename, &content);
+        index.alice().post(&target, report(i64::from(tags.contains("win")))).expect(200);
+    }
+    let folded = index.browse("/alice/dev/p").expect(200).text();
+    folded.says("3 files · tests: 2 passed, <span class=\"bad\">1 failed</span></summary>");
 }
 
 #[test]

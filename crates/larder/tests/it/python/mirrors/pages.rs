@@ -4,6 +4,8 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
+use crate::browser::unescaped;
+use crate::pages::check_harmless;
 use crate::python::people::page as page_of;
 use crate::shown::shown;
 
@@ -53,6 +55,9 @@ fn a_mirrored_project_has_a_page() {
     assert!(!html.contains("<script>alert"), "{html}");
     assert_snapshot!("mirrored_project", shown(&html));
     assert_snapshot!("mirrored_release", shown(&browse(&index, "/alice/up/foo/2.1")));
+    // The description is that of the version, whichever files are chosen.
+    let chosen = browse(&index, "/alice/up/foo?python=cp312");
+    assert!(chosen.contains("It does *one* thing.") && chosen.contains("1 of 2 files"), "{chosen}");
     // By the same number in other words.
     assert_eq!(
         shown(&browse(&index, "/alice/up/foo/2.1.0")),
@@ -116,11 +121,31 @@ fn four_thousand_files_are_a_short_page() {
     let html = browse(&index, "/alice/up/foo");
     assert!(html.len() < 50_000, "{}", html.len());
     assert!(html.contains("foo-1.39.49.tar.gz") && html.contains("All 2000 versions"), "{html}");
-    let all = browse(&index, "/alice/up/foo?versions=all");
-    assert_eq!(all.matches("<td>2 files</td>").count(), 2_000);
+    assert!(html.contains("href=\"/alice/up/foo?versions=all#versions\">All 2000 versions"));
+    let next = |html: &str| {
+        let link = html.split("<a rel=\"next\" href=\"").nth(1)?.split('"').next()?;
+        Some(unescaped(link).split('#').next()?.to_owned())
+    };
+    // Each version is on one of the pages, none of which is long, and the filter stays.
+    let (mut at, mut found) = ("/alice/up/foo?platform=any&versions=all".to_owned(), 0);
+    for part in 0..20 {
+        let html = browse(&index, &at);
+        assert!(html.len() < 50_000, "{at}: {}", html.len());
+        let (first, last) = (part * 100 + 1, part * 100 + 100);
+        assert!(html.contains(&format!("<p>{first} to {last} of 2000, the latest first</p>")));
+        found += html.matches("<td>2 files</td>").count();
+        match next(&html) {
+            Some(link) => at = link,
+            None => assert_eq!(part, 19, "{html}"),
+        }
+    }
+    assert_eq!((found, &*at), (2_000, "/alice/up/foo?platform=any&versions=1900"));
+    let beyond = browse(&index, "/alice/up/foo?versions=2000");
+    assert!(beyond.contains("The list of versions ends before here: it has 2000."), "{beyond}");
+    assert!(!beyond.contains("<td>2 files</td>"));
 }
 
-/// A version of many files shows the first ones; versions that PEP 440 counts as the same are one.
+/// Files of a version are on pages; versions that PEP 440 counts as the same are one.
 #[test]
 fn a_version_of_many_files() {
     let upstream = upstream_of_versions();
@@ -130,10 +155,93 @@ fn a_version_of_many_files() {
     upstream.offer("/simple/foo/", page("foo", json!(files)));
     let index = start();
     mirror(&index, &upstream, json!({}));
+    let listed = |html: &str| html.matches(", 1 B</span>").count();
     for path in ["/alice/up/foo", "/alice/up/foo/1.0.0"] {
         let html = browse(&index, path);
-        assert!(html.contains("<summary>701 files</summary>"), "{html}");
-        assert_eq!(html.matches("wheel, 1 B").count() + html.matches("source, 1 B").count(), 500);
-        assert!(html.contains("And 201 more"), "{html}");
+        assert!(html.contains("<summary>701 files, 1 to 40</summary>"), "{html}");
+        assert!(listed(&html) == 40 && html.len() < 50_000, "{}", html.len());
+        assert!(html.contains("?files=40#files\">Next files"), "{html}");
     }
+    let last = browse(&index, "/alice/up/foo?files=700");
+    assert!(last.contains("701 files, 701 to 701") && last.contains("?files=660#files"), "{last}");
+    assert_eq!(listed(&last), 1);
+    let beyond = browse(&index, "/alice/up/foo?files=99999999999");
+    assert!(beyond.contains("The list of files ends before here: it has 701."), "{beyond}");
+    let one = browse(&index, "/alice/up/foo/1.0?python=cp3699");
+    assert!(one.contains("<summary>2 of 701 files</summary>"), "{one}");
+    assert!(one.contains("<option selected>cp3699</option>") && listed(&one) == 2, "{one}");
+}
+
+#[test]
+fn files_are_chosen_by_python_and_platform() {
+    let upstream = upstream_of_versions();
+    let names = [
+        "foo-1.0.tar.gz",
+        "foo-1.0-cp39-cp39-win_amd64.whl",
+        "foo-1.0-cp310-cp310-win_amd64.whl",
+        "foo-1.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+    ];
+    let files: Vec<Value> = names.iter().map(|name| file(&upstream, name, b"x")).collect();
+    upstream.offer("/simple/foo/", page("foo", json!(files)));
+    let index = start();
+    mirror(&index, &upstream, json!({}));
+    let html = browse(&index, "/alice/up/foo?python=cp310&platform=manylinux2014_x86_64");
+    assert_snapshot!("chosen_files", files_of(&html));
+    assert_snapshot!(
+        "no_chosen_files",
+        files_of(&browse(&index, "/alice/up/foo/1.0?python=cp311"))
+    );
+    let attack = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
+    for query in [format!("python={attack}"), format!("platform={attack}&versions={attack}")] {
+        let html = browse(&index, &format!("/alice/up/foo?{query}"));
+        check_harmless(&html, &query);
+        assert!(html.contains("No wheel of this version is for “&#34;"), "{html}");
+        assert_eq!(html.matches(", 1 B</span>").count(), 1);
+    }
+    let long = browse(&index, &format!("/alice/up/foo?python={}", "x".repeat(5_000)));
+    assert!(long.len() < 20_000, "{}", long.len());
+}
+
+#[test]
+fn an_index_says_how_its_mirrors_are() {
+    let upstream = upstream_of_versions();
+    let index = start();
+    let policy = json!({"policy_cutoff": "2050-01-01", "policy_deny": ["leftpad", "*@egg"],
+        "policy_exceptions": ["foo==4.0 until 2100-01-01 fixes <a hole>"]});
+    mirror(&index, &upstream, policy);
+    index.stage("alice/dev", json!({"bases": ["alice/up"]}));
+    let never = browse(&index, "/alice/dev");
+    assert!(never.contains("was not asked since the server started.") && !never.contains("<svg"));
+    browse(&index, "/alice/dev/foo");
+    let html = browse(&index, "/alice/dev");
+    let inherits = shown(&html);
+    let inherits =
+        inherits.split("\nInherits from\n").nth(1).and_then(|it| it.split("\nRights").next());
+    assert_snapshot!("inherits_from_a_mirror", inherits.unwrap_or_default());
+    assert!(
+        html.contains("requests in the last 24 hours, 0 failed") && !html.contains("failed\" p")
+    );
+    upstream.break_with(Some(500));
+    browse(&index, "/alice/dev/foo");
+    for path in ["/alice/dev", "/alice/up"] {
+        let html = browse(&index, path);
+        assert!(
+            html.contains("<span class=\"bad\">Trouble:</span> The upstream fails: "),
+            "{html}"
+        );
+        assert!(html.contains("<polyline class=\"failed\" points=\"0,39.0"), "{html}");
+        // Only those who may change it read which host it is, and what that said.
+        assert!(!html.contains("it answered 500"), "{html}");
+    }
+    let own = index.alice().with("Accept", "text/html").get("/alice/dev");
+    assert!(page_of(&own).contains("The reason: 127.0.0.1:"), "{}", own.text());
+    index.alice().patch("/alice/up", json!({"mirror_offline": true})).expect(200);
+    assert!(browse(&index, "/alice/up").contains("The upstream is not asked, by a setting"));
+}
+
+/// The part of a page with the files, up to the last digest.
+fn files_of(html: &str) -> String {
+    let text = shown(html);
+    let files = text.split("\nFiles\n").nth(1).unwrap_or_default();
+    files.rsplit_once("DIGEST").map_or(files, |(files, _)| files).to_owned()
 }
