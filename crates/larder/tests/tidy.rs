@@ -152,11 +152,31 @@ fn operations_have_one_home() {
             }
         }
     }
-    let forms = ["crates/larder/src/people/manage", "crates/larder/src/people/account"];
-    for (path, text) in forms.into_iter().flat_map(sources) {
-        for call in ["door::", "to_bytes(", "serde_json::from_slice"] {
-            assert!(!text.contains(call), "{} has `{call}`", path.display());
+}
+
+/// Pages and forms call what the handlers of programs call, and not these handlers: they take no answer of theirs apart.
+#[test]
+fn pages_ask_no_handler_of_programs() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("text");
+    let mut forbidden: BTreeSet<String> =
+        ["door::", "Ask::", "to_bytes("].map(str::to_owned).into();
+    for (file, handlers) in [("handlers.rs", "protocols"), ("python.rs", "protocols/python")] {
+        let text = read(&format!("crates/larder/src/door/{file}"));
+        let is_part = |it: char| it.is_alphanumeric() || it == '_' || it == ':';
+        for (at, _) in text.match_indices('(') {
+            let start = text[..at].rfind(|it| !is_part(it)).map_or(0, |found| found + 1);
+            let called = &text[start..at];
+            let module = called.split("::").next().unwrap_or_default();
+            let place = format!("crates/larder/src/{handlers}/{module}.rs");
+            if called.contains("::") && root().join(place).exists() {
+                forbidden.insert(format!("{called}("));
+            }
         }
+    }
+    assert!(forbidden.len() > 80, "{forbidden:?}");
+    for (path, text) in sources("crates/larder/src/people") {
+        let found = forbidden.iter().find(|call| text.contains(call.as_str()));
+        assert_eq!(found, None, "{}", path.display());
     }
 }
 

@@ -203,6 +203,30 @@ pub fn tester<'basis>(
     admitted(basis, name, project.portion(), right, Stage::may_upload_tox_results)
 }
 
+/// Refuses senders who may not read the audit log of this index; without one, of all.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_auditor(basis: &Basis, stage: Option<&Stage>) -> Result<(), Refusal> {
+    let (what, may, otherwise) = match stage {
+        None => {
+            let may = basis.principal().is_administrator(Scope::ServerAdmin, Object::Server);
+            ((Scope::ServerAdmin, Object::Server), may, "it is for administrators")
+        }
+        Some(stage) => {
+            let what = (Scope::PythonAdmin, whole(stage.name()));
+            (what, stage.may_modify(basis.principal()), "it is for those who may change the index")
+        }
+    };
+    match stage {
+        _ if may => return Ok(()),
+        Some(stage) => _ = reader(basis, stage.name(), About::Whole)?,
+        None => {}
+    }
+    let right = Right::Remove("reading the audit log");
+    Err(denied(basis.principal(), right, what, otherwise.to_owned()))
+}
+
 /// Refuses senders who may not upload into the index; `right` says whether by an upload or a push.
 ///
 /// # Errors

@@ -29,6 +29,22 @@ impl App {
         Ok(self.basis_on(self.keeper().stored()?, sender))
     }
 
+    /// [`App::basis`]. If it lacks what the wish is about, this process may be behind: then that of the store as it is now.
+    ///
+    /// # Errors
+    /// Also if the store does not say how far it is.
+    pub(crate) async fn basis_with(
+        &self,
+        sender: &Sender,
+        has_all: impl Fn(&Basis) -> bool,
+    ) -> Result<Basis, WriteFailure> {
+        let basis = self.basis(sender.clone())?;
+        match has_all(&basis) || !self.keeper().is_further(basis.stored.serial).await? {
+            true => Ok(basis),
+            false => self.basis(sender.clone()),
+        }
+    }
+
     /// This state, for a decision about a wish of `sender`.
     pub(crate) fn basis_on(&self, stored: Arc<Stored>, sender: Sender) -> Basis {
         let now = Timestamp::now();

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 
 use ::reply::Reply;
 use axum::response::Response;
-use http::header::{ACCEPT, CACHE_CONTROL, WARNING};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, WARNING};
 use http::response::Parts as ResponseParts;
-use http::{HeaderValue, StatusCode};
 use hyper::body::Body as _;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::public_json::{PublicFiles, PublicUrls};
@@ -84,9 +84,8 @@ fn missing(project: &str) -> Refused {
 async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, Refused> {
     let path = format!("/{stage}/+simple/{name}/");
     let principal = ask.principal().await?;
-    let mut asked = Ask::acting(ask.app.clone(), ask.head.clone(), principal, path)?;
-    let accept = HeaderValue::from_static(PageForm::Json.content_type());
-    asked.head.headers.insert(ACCEPT, accept);
+    let accept = PageForm::Json.content_type();
+    let asked = Ask::at(ask.app.clone(), ask.head.clone(), principal, path, accept)?;
     let project = Project { as_sent: name.to_string(), name: Some(name.clone()) };
     let page = simple::show_simple_page(&asked, stage, &project).await?;
     match page.status() {
