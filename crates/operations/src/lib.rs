@@ -14,6 +14,7 @@ pub mod articles;
 pub mod attachments;
 mod basis;
 mod carry_out;
+pub mod imports;
 pub mod indexes;
 pub mod log_ins;
 mod name;
@@ -32,8 +33,8 @@ pub mod users;
 
 pub use basis::{Basis, Sender};
 pub use carry_out::{
-    ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_with,
-    decided,
+    ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_long,
+    carry_out_with,
 };
 pub use name::Name;
 pub use noted::{Given, Noter};

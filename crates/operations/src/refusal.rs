@@ -38,9 +38,6 @@ pub enum Refusal {
     /// Bytes that it needs could not be stored or read.
     #[error("{0}")]
     Blobs(BlobError),
-    /// The caller could not make the wish.
-    #[error("{0:#}")]
-    Caller(anyhow::Error),
     /// A blob that it names is not in the store.
     #[error("the blob {0} is missing from the store")]
     BlobMissing(Digest),

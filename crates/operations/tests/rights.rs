@@ -19,6 +19,7 @@ use operations::articles::{
     AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
 };
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
+use operations::imports::ImportRecords;
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
 use operations::log_ins::{Identified, NoteLogIn};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
@@ -28,6 +29,7 @@ use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, RemoveOldVersions, SetProjectStatus,
     YankFile, YankRelease,
 };
+use operations::rights::check_auditor;
 use operations::sessions::{CloseSession, OpenSession};
 use operations::tokens::{CreateToken, NoteTokenUses, RevokeFoundToken, RevokeToken};
 use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
@@ -392,6 +394,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         }
         Name::DeleteIndex => of!(PythonAdmin, OWN, DeleteIndex { stage: dev, force: true }),
         Name::SweepLeftovers => (case(name, SweepLeftovers), None, &[]),
+        Name::ImportRecords => (case(name, ImportRecords(None)), None, &[]),
         Name::YankRelease => {
             let wish = YankRelease { stage: dev, project: project(), version, reason: None };
             of!(PythonAdmin, OWN_OR_LISTED, wish)
@@ -473,6 +476,19 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             of!(ArticleWrite, LISTED, wish)
         }
         Name::RemoveAttachment => of!(ArticleWrite, LISTED, RemoveAttachment(file_of())),
+    }
+}
+
+/// Who may ask for what is no operation, as it writes nothing.
+#[test]
+fn who_may_read_what() {
+    let world = World::new();
+    let dev = world.stored.index.stage("owner/dev").expect("an index").clone();
+    for who in Who::ALL {
+        let basis = world.basis(world.sender(who));
+        assert_eq!(may(check_auditor(&basis, None)), who == Administrator, "{who:?}");
+        let may_change = [Owner, Administrator].contains(&who);
+        assert_eq!(may(check_auditor(&basis, Some(&dev))), may_change, "{who:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
 use operations::rights::{About, check_keeper, remover};
-use operations::{Done, Right, Sender};
+use operations::{Done, Right, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
 use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
@@ -22,7 +22,6 @@ use super::reply;
 use super::route::{FilePath, Project};
 use super::write::optional_json_body;
 use crate::app::App;
-use crate::app::keeper::carry_out_long;
 use crate::front::auth;
 use crate::front::body::JsonBound;
 use crate::front::error::HttpError;
@@ -239,7 +238,7 @@ pub(crate) async fn remove_old_versions(
     let removing = RemoveOldVersions { stage, rule, is_dry };
     // A large stage takes its time.
     let _turn = turn(&app.limits.making_answers[Surface::Python as usize]).await?;
-    Ok(carry_out_long(app, sender, &removing).await?)
+    Ok(carry_out_long(&mut app.keeper(), sender, &removing).await?)
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {
