@@ -7,8 +7,9 @@
 //! commits: it decides again if another write came first, checks the sender's rights each time, and writes the security log and
 //! the audit log. A [`Keeper`] is where it commits to: the server's live store, the data directory of a command, an import.
 //!
-//! Whoever adds an operation writes a struct here and nothing else; whoever adds a door (a form, an action, a command) makes
-//! such a struct of its own words and says the refusal in them.
+//! A new operation is a struct here, its [`Name`], its case in the test of rights, and its doors in the table of doors among the
+//! server's tests. A new door (a handler, a form, an action, a command) makes such a struct of its own words, and says the refusal
+//! in them.
 
 pub mod articles;
 pub mod attachments;
