@@ -244,6 +244,43 @@ pub fn uploader<'basis>(
     admitted(basis, name, portion, (right, Scope::PythonUpload, "acl_upload"), may)
 }
 
+/// Refuses senders who may not push a project of the index to another server. Without credentials, nobody makes this server send
+/// anything.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_pusher_outside(
+    basis: &Basis,
+    stage: &Stage,
+    portion: Portion<'_>,
+) -> Result<(), Refusal> {
+    let (principal, what) = (basis.principal(), (Scope::PythonUpload, stage.object(portion)));
+    let is_somebody = principal.user_name().is_some();
+    if is_somebody && basis.rules.push_outside.admits(principal, what.0, what.1) {
+        return Ok(());
+    }
+    let otherwise = not_in(principal, "python.acl_push_outside");
+    Err(denied(principal, Right::PushOutside, what, otherwise))
+}
+
+/// Refuses everybody but administrators a look at something of the whole server.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_administrator(
+    principal: &Principal,
+    scope: Scope,
+    sight: &'static str,
+) -> Result<(), Refusal> {
+    match principal.is_administrator(scope, Object::Server) {
+        true => Ok(()),
+        false => {
+            let what = (scope, Object::Server);
+            Err(denied(principal, Right::SeeAll(sight), what, String::new()))
+        }
+    }
+}
+
 /// The refusal of a token that may only add files, if a file with this name has other contents.
 pub(crate) fn no_replacing(principal: &Principal, filename: &str) -> Refusal {
     let lack = Lack::Scope(Scope::PythonAdmin);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, ProvedIdentity, Scope, Scopes,
-    TokenText, User, UserName,
+    CiIdentity, Identity, IssuerKind, Means, Portion, Principal, ProfileEdit, ProvedIdentity,
+    Scope, Scopes, TokenText, User, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
@@ -29,7 +29,7 @@ use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, RemoveOldVersions, SetProjectStatus,
     YankFile, YankRelease,
 };
-use operations::rights::check_auditor;
+use operations::rights::{check_administrator, check_auditor, check_pusher_outside};
 use operations::sessions::{CloseSession, OpenSession};
 use operations::tokens::{CreateToken, NoteTokenUses, RevokeFoundToken, RevokeToken};
 use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
@@ -106,6 +106,7 @@ impl World {
     fn new() -> World {
         let mut config = Config::default();
         config.article.acl_write = ":listed".parse().expect("a list");
+        config.python.acl_push_outside = ":listed".parse().expect("a list");
         let stored = Arc::new(Stored::of_server(&config));
         config.publishing.issuers = vec!["github https://ci.example".parse().expect("an issuer")];
         config.ldap.urls = vec!["ldap://directory.example".parse().expect("a URL")];
@@ -479,9 +480,9 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
     }
 }
 
-/// Who may ask for what is no operation, as it writes nothing.
+/// Who may ask for what is no operation, as it writes no records.
 #[test]
-fn who_may_read_what() {
+fn who_may_do_what_writes_nothing() {
     let world = World::new();
     let dev = world.stored.index.stage("owner/dev").expect("an index").clone();
     for who in Who::ALL {
@@ -489,6 +490,10 @@ fn who_may_read_what() {
         assert_eq!(may(check_auditor(&basis, None)), who == Administrator, "{who:?}");
         let may_change = [Owner, Administrator].contains(&who);
         assert_eq!(may(check_auditor(&basis, Some(&dev))), may_change, "{who:?}");
+        let may_push = [Listed, Administrator].contains(&who);
+        assert_eq!(may(check_pusher_outside(&basis, &dev, Portion::Whole)), may_push, "{who:?}");
+        let sees_all = check_administrator(basis.principal(), Scope::UserAdmin, "everything");
+        assert_eq!(may(sees_all), who == Administrator, "{who:?}");
     }
 }
 

@@ -62,6 +62,7 @@ fn of_denied(denied: &Denied) -> HttpError {
                 None => format!("{error}: {}", denied.otherwise),
             });
         }
+        right @ Right::SeeAll(_) => return HttpError::forbidden(right.to_string()),
         _ => return HttpError::forbidden(denied.to_string()),
     };
     super::auth::denied_for(denied.by.as_deref(), denied.lack.as_ref(), purpose, &denied.otherwise)

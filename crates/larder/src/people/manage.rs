@@ -22,7 +22,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use operations::Operation;
-use operations::rights::may_keep;
+use operations::rights::{check_administrator, may_keep};
 use pypi::StageName;
 use record::Serial;
 use serde_json::{Value, json};

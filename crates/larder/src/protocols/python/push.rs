@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use operations::pushes::{Order, PushRelease, check_withheld};
-use operations::rights::reader;
+use operations::rights::{check_pusher_outside, reader};
 use operations::{Basis, Done, Sender, carry_out};
 use pypi::change::push::{PushAction, PushOrder, PushSource, PushTarget};
 use pypi::{ProjectName, StageName};
@@ -98,8 +98,8 @@ pub(crate) async fn push(
             let release = external::Release::find(app, &found, order, files).await?;
             let target = external::Target::new(&app.limits.egress, &url, &username, &password)?;
             let project = about.of(found.stage);
-            let object = found.stage.object(project.portion());
-            external::release(app, &basis, object, &release, &target, register_project).await
+            check_pusher_outside(&basis, found.stage, project.portion())?;
+            external::release(app, &basis, &release, &target, register_project).await
         }
     }
 }

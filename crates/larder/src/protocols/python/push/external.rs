@@ -9,10 +9,8 @@
 use std::time::Duration;
 use std::{fmt, iter};
 
-use account::{Object, Scope};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 use net::{Egress, NotPublic};
 use operations::{Basis, Given};
@@ -29,9 +27,7 @@ use tokio::time::{sleep, timeout};
 use super::Pushed;
 use crate::app::App;
 use crate::front::error::HttpError;
-use crate::protocols::python::refusals::challenged;
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::reply;
 
 /// Largest provenance that is read: attestations and their envelope.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
@@ -118,30 +114,10 @@ impl UploadReply {
 pub(super) async fn release(
     app: &App,
     basis: &Basis,
-    object: Object<'_>,
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
 ) -> Result<Pushed, Refused> {
-    let principal = basis.principal();
-    // Anonymous senders cannot make this server send anything.
-    let lack = principal.lack(Scope::PythonUpload, object);
-    if principal.user_name().is_none() || lack.is_some() {
-        let needed =
-            "to push to another server, a user and a password, or a token for uploads, are needed";
-        let cause = lack.map_or_else(String::new, |lack| format!(": {lack}"));
-        let refused = reply::message(StatusCode::UNAUTHORIZED, &format!("{needed}{cause}"));
-        return Err(challenged(refused).into());
-    }
-    if !app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload, object) {
-        let name = principal.user_name().map_or("nobody", |name| name.as_str());
-        let cause = match app.config.python.devpi_defaults {
-            true => String::new(),
-            false => format!(": `{name}` is not in `python.acl_push_outside`"),
-        };
-        let text = format_args!("no permission to push to other servers{cause}");
-        return Err(Refused::rule(StatusCode::FORBIDDEN, text));
-    }
     let mut log = Vec::new();
     let is_whole = release.push(app, basis, target, register_project, &mut log).await;
     Ok(Pushed::Elsewhere { is_whole, log })
