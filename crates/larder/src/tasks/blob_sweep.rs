@@ -20,7 +20,7 @@ use crate::app::App;
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Runs until `shutdown`; at once back if sweeping is switched off.
+/// Runs until `shutdown`; returns at once if sweeping is switched off.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let interval = app.config.store.sweep;
     if interval.is_zero() {

@@ -121,7 +121,7 @@ impl ReleasePath {
         }
         match stage.config().is_mirror() {
             true => Err(HttpError::not_found(format!(
-                "{} is a mirror: what it has is its upstream’s",
+                "{} is a mirror: its releases cannot be changed here",
                 self.stage
             ))),
             false => Ok(stage),

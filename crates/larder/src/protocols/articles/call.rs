@@ -58,7 +58,7 @@ fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(),
     let name = &article.name;
     let Some(to) = article.redirect() else { return Ok(()) };
     Err(match reader::may_read(app, principal, to) {
-        true => HttpError::gone(format!("`{name}` is `{to}` now: ask for that")),
+        true => HttpError::gone(format!("`{name}` was renamed to `{to}`")),
         false => redirect::hidden(name),
     })
 }
