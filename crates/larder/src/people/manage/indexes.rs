@@ -326,7 +326,7 @@ pub(crate) async fn change_index(
             }
             (answer, "")
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     let (said, status) = FormNotice::of(&answer, done);
     let sender = (&posted.session, &posted.principal);

@@ -144,7 +144,7 @@ pub(crate) async fn change_prefetch(
             let stopped = python::stop_prefetch(app, &app.basis(sender)?, &stage);
             stopped.map(drop).map_err(python::error_of)
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     let Err(error) = outcome else {
         // After a redirect, reloading the page does not send the form again.

@@ -449,7 +449,9 @@ async fn change(
         }
         "push" => {
             let order = pushed(fields, project.to_string(), version()?)?;
-            let changed = match python::push(app, &posted.sender(head), &stage, &order).await {
+            let changed: Changed = match python::push(app, &posted.sender(head), &stage, &order)
+                .await
+            {
                 Ok(Pushed::Here(done)) => Answer::done(done.seen).into(),
                 Ok(Pushed::Elsewhere { is_whole: true, .. }) => Answer::done(Serial::ZERO).into(),
                 Ok(Pushed::Elsewhere { log, .. }) => partial(&log),
@@ -457,7 +459,7 @@ async fn change(
             };
             (changed, "The release is pushed.")
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     })
 }
 

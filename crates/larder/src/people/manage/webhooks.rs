@@ -175,7 +175,7 @@ pub(crate) async fn change_webhook(
                 (FormNotice { problem, ..FormNotice::default() }, StatusCode::UNPROCESSABLE_ENTITY)
             }
         },
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     page(app, head, &posted.session, said, status).await
 }
