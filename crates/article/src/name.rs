@@ -32,7 +32,7 @@ pub enum ArticleNameError {
         size_bytes: usize,
     },
     /// Two slashes in a row, or a slash at the start or the end.
-    #[error("`{name}` is not an article's name: something is expected on both sides of each `/`")]
+    #[error("`{name}` is not an article's name: a path segment is empty")]
     EmptySegment {
         /// The text.
         name: String,
@@ -300,9 +300,9 @@ pub(crate) mod tests {
         refused(&"x".repeat(513), "513 bytes");
         refused(&"é".repeat(257), "514 bytes");
         refused(&"x".repeat(9_999), "9999 bytes");
-        refused("/a", "both sides");
-        refused("a/", "both sides");
-        refused("a//b", "both sides");
+        refused("/a", "segment is empty");
+        refused("a/", "segment is empty");
+        refused("a//b", "segment is empty");
         refused("a/../b", "`..`");
         refused(".", "`.`");
         refused("a\\b", "U+005C");

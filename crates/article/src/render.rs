@@ -59,6 +59,16 @@ struct WireRevision<'a> {
 }
 
 #[derive(Serialize)]
+struct WireReadRevision<'a> {
+    #[serde(flatten)]
+    revision: WireRevision<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<&'a str>,
+}
+
+#[derive(Serialize)]
 struct WireHistory<'a> {
     name: &'a str,
     /// The latest revision's number.
@@ -262,6 +272,29 @@ pub type Names<'a> = &'a dyn Fn(&ArticleName) -> bool;
 /// One revision as JSON, in the form above: the answer to a write.
 pub fn revision(name: &ArticleName, facts: &RevisionFacts, names: Names<'_>) -> Bytes {
     json(&WireRevision::of(name, facts, names))
+}
+
+/// One revision, with its content as one member more.
+pub fn read_revision(
+    name: &ArticleName,
+    facts: &RevisionFacts,
+    names: Names<'_>,
+    content: Content<'_>,
+) -> Bytes {
+    let (text, base64) = match content {
+        Content::Text(text) => (Some(text), None),
+        Content::Base64(encoded) => (None, Some(encoded)),
+    };
+    json(&WireReadRevision { revision: WireRevision::of(name, facts, names), text, base64 })
+}
+
+/// A content as JSON has it.
+#[derive(Clone, Copy, Debug)]
+pub enum Content<'a> {
+    /// A text in UTF-8.
+    Text(&'a str),
+    /// Any other content, encoded.
+    Base64(&'a str),
 }
 
 /// One revision, for a writer who may not read it. Shows nothing of a restored content, which the writer has not seen.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use article::{AttachmentLimits, Limits};
 use config::Config;
-use operations::{Decided, Keeper, Refusal, Rules, Sender, decided};
+use operations::imports::ImportRecords;
+use operations::{Keeper, Rules, Sender, carry_out_with};
 use record::{Batch, Digest, Expected, Key, Record, Serial, Write};
 use state::stored::{self, Stored, WriteFailure};
 use state::{maintenance, setup};
@@ -123,17 +124,18 @@ impl Writer {
         &mut self,
         decide: impl AsyncFnMut(&mut Plan) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let decide = &Mutex::new(decide);
-        let deciding = decided(self, &Sender::Command, |basis| async move {
+        // The last decision, and what came of it. If it failed, there is nothing to write.
+        let last = &Mutex::new((decide, None));
+        carry_out_with(self, &Sender::Command, |basis| async move {
+            let mut last = last.lock().await;
+            let (decide, outcome) = &mut *last;
             let mut plan = Plan::on(&basis.stored);
-            let outcome = (decide.lock().await)(&mut plan).await.map_err(Refusal::Caller)?;
-            Ok(Decided::new(plan.batch(), outcome))
-        });
-        match deciding.await {
-            Ok(done) => Ok(done.outcome),
-            Err(Refusal::Caller(error)) => Err(error),
-            Err(refusal) => Err(refusal).context(STOPPED),
-        }
+            let decided = outcome.insert(decide(&mut plan).await);
+            Ok(ImportRecords(decided.is_ok().then(|| plan.batch())))
+        })
+        .await
+        .context(STOPPED)?;
+        last.lock().await.1.take().context(STOPPED)?
     }
 
     /// Makes `root` if the store has none, and returns its password. Call this last, since only the report shows it.

@@ -28,7 +28,7 @@ use crate::front::copies::{Admitted, Anonymous};
 use crate::front::error::HttpError;
 use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
-use crate::front::{auth, body, cdn, copies, cors, respond, serial, target};
+use crate::front::{auth, body, cdn, copies, cors, respond, serial, target, turns};
 use crate::metrics::Stopwatch;
 use crate::people;
 use crate::protocols::python::simple;
@@ -100,7 +100,7 @@ impl Door {
         }
         let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();
-        // The compiler does not see that no answer is given by halves: a panic loses it whole.
+        // The compiler does not see that no answer is left half made: a panic loses all of it.
         let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer, is_for_people)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
         if is_of_part && !is_final(app, endpoint, head, &answered) {
@@ -243,7 +243,7 @@ async fn answer_later(
             let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
-                Box::pin(survived(asked.endpoint, answer(&app, asked, seen, head, body)));
+                Box::pin(survived(asked.endpoint, call_handler(&app, asked, seen, head, body)));
             let (endpoint, response) = security::of_request(client, answering).await;
             (endpoint, response, site, session)
         }
@@ -272,14 +272,13 @@ async fn answer_later(
 
 /// The answer to a request to the main listener, and the endpoint that gave it. `seen`: whether the state is as new as the client
 /// has seen.
-async fn answer(
+async fn call_handler(
     app: &Arc<App>,
-    asked: Asked,
+    Asked { endpoint, way }: Asked,
     seen: Result<(), HttpError>,
     head: Parts,
     body: Body,
 ) -> (Endpoint, Response) {
-    let endpoint = asked.endpoint;
     let admitted = seen
         .and_then(|()| auth::refuse_foreign_pages(app, &head, endpoint))
         .and_then(|()| body::check_coding(&head.headers, &body));
@@ -290,46 +289,33 @@ async fn answer(
         Ok(response) => return (endpoint, response),
         Err(body) => body,
     };
-    // Boxed, so that the futures of other requests stay small.
-    if app.primary_of_part().is_some() {
-        return Box::pin(answer_of_part(app, asked, head, body)).await;
-    }
-    answer_here(app, asked, head, body).await
-}
-
-async fn answer_here(
-    app: &Arc<App>,
-    Asked { endpoint, way }: Asked,
-    head: Parts,
-    body: Body,
-) -> (Endpoint, Response) {
-    match way {
+    // A copy of a part lets the primary answer what it does not know. Boxed, so that the futures of other requests stay small.
+    let (anonymous, body) = match app.primary_of_part() {
+        None => (None, body),
+        Some(_) => match Box::pin(Anonymous::admit(app, endpoint, &head, body)).await {
+            Admitted::Here(anonymous, body) => (anonymous.map(Box::new), body),
+            Admitted::Answered(response) => return (endpoint, response),
+        },
+    };
+    let (endpoint, response) = match way {
         Way::Handler(route) => {
-            let outcome = handlers::call(app, endpoint, route, head, body).await;
+            let calling = handlers::call(app, endpoint, &route, &head, body);
+            let outcome = match endpoint.looks_through_all() {
+                true => {
+                    let share = &app.limits.making_answers[endpoint.surface() as usize];
+                    Box::pin(turns::in_turn(share, calling)).await.and_then(|outcome| outcome)
+                }
+                false => calling.await,
+            };
             (endpoint, outcome.unwrap_or_else(HttpError::into_response))
         }
         // Boxed as well.
-        Way::Python => Box::pin(python::answer(app, head, body)).await,
+        Way::Python => Box::pin(python::call(app, head, body)).await,
         Way::Nowhere(answer) => (endpoint, answer),
-    }
-}
-
-/// The answer of a copy of a part, which lets the primary answer what it does not know.
-async fn answer_of_part(
-    app: &Arc<App>,
-    asked: Asked,
-    head: Parts,
-    body: Body,
-) -> (Endpoint, Response) {
-    let endpoint = asked.endpoint;
-    let (anonymous, body) = match Anonymous::admit(app, endpoint, &head, body).await {
-        Admitted::Here(anonymous, body) => (anonymous, body),
-        Admitted::Answered(response) => return (endpoint, response),
     };
-    let (endpoint, response) = answer_here(app, asked, head, body).await;
     match anonymous {
-        Some(anonymous) => (endpoint, anonymous.settled(endpoint, response).await),
         None => (endpoint, response),
+        Some(anonymous) => (endpoint, Box::pin(anonymous.settled(endpoint, response)).await),
     }
 }
 

@@ -160,7 +160,7 @@ metrics! {
         pub follow_blob_bytes: IntCounter = "larder_follow_blob_bytes_total";
         /// Answers about mirrors that this server has taken from the primary: pages, lists and files.
         pub follow_mirrored: IntCounter = "larder_follow_mirrored_total";
-        /// Blobs that this server wants, and that its primary does not give, where all are wanted. They are tried again.
+        /// Missing blobs that the primary could not provide, where all are copied; they are retried.
         pub follow_blobs_missing: IntGauge = "larder_follow_blobs_missing";
         /// Memory of request bodies now, in bytes.
         pub body_memory_bytes: IntGauge = "larder_http_body_memory_bytes";
@@ -193,7 +193,7 @@ metrics! {
         pub webhooks_failing: IntGauge = "larder_webhooks_failing";
         /// Changes that a webhook was not told of yet, by its name.
         webhook_waiting: IntGaugeVec = "larder_webhook_waiting" ["webhook"];
-        /// Seconds since the first of these changes, or since nothing can be delivered, by the webhook's name.
+        /// Age of the oldest undelivered change, or of the failure to deliver, in seconds, by the name of the webhook.
         webhook_lag_seconds: IntGaugeVec = "larder_webhook_lag_seconds" ["webhook"];
         /// Actions by name and outcome: ok, refused, unavailable, failed.
         actions: IntCounterVec = "larder_actions_total" ["action", "outcome"];

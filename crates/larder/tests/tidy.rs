@@ -133,6 +133,10 @@ fn sources(directory: &str) -> Vec<(PathBuf, String)> {
     texts.collect()
 }
 
+fn sources_of(name: &str) -> Vec<(PathBuf, String)> {
+    sources(&format!("crates/{name}/src"))
+}
+
 /// An operation knows no protocol, and nothing is committed but by the loop that carries operations out.
 #[test]
 fn operations_have_one_home() {
@@ -140,43 +144,80 @@ fn operations_have_one_home() {
     for other in IMPURE {
         assert!(!used.contains(other), "`operations` uses `{other}`");
     }
-    // The places that operations are committed to, and what is written before there is a sender.
-    let keepers = ["larder/src/app/keeper.rs", "cli/src/directory.rs", "import/src/writer.rs"];
-    for directory in ["crates/larder/src", "crates/cli/src", "crates/import/src"] {
-        for (path, text) in sources(directory) {
-            let is_keeper = keepers.iter().any(|keeper| path.ends_with(keeper));
-            let forges = text.contains("without_checking(");
-            assert!(!forges, "{} makes an identity that nobody has signed", path.display());
-            for call in ["records().commit(", "live_store.commit("] {
-                assert!(is_keeper || !text.contains(call), "{} commits", path.display());
+    for (path, text) in ["larder", "cli", "import"].into_iter().flat_map(sources_of) {
+        let forges = text.contains("without_checking(");
+        assert!(!forges, "{} makes an identity that nobody has signed", path.display());
+    }
+    let keepers = [
+        "cli/src/directory.rs",
+        "import/src/writer.rs",
+        "larder/src/app/keeper.rs",
+        // What the server's keeper commits to.
+        "state/src/stored.rs",
+    ];
+    // What no sender asks for: who a store is, its first user, what its processes note of themselves, and the AUR's past.
+    let others = [
+        "larder/src/published/changes/aur_history.rs",
+        "state/src/identity.rs",
+        "state/src/maintenance/promote.rs",
+        "state/src/setup.rs",
+        "state/src/shared_settings.rs",
+    ];
+    let commits = |text: &str| {
+        let calls = ["records.commit(", "records().commit(", "live_store.commit("];
+        calls.iter().any(|call| text.contains(call))
+    };
+    let crates = FLOORS.concat().into_iter().filter(|name| !["store", "testbed"].contains(name));
+    let found = crates.flat_map(sources_of);
+    let found = found.filter(|(path, text)| !path.ends_with("testing.rs") && commits(text));
+    let found = found.map(|(path, _)| {
+        let inner = path.strip_prefix(root().join("crates")).expect("a crate").to_owned();
+        inner.into_os_string().into_string().expect("text")
+    });
+    let expected = [&keepers[..], &others].concat().into_iter().map(str::to_owned);
+    assert_eq!(found.collect::<BTreeSet<_>>(), expected.collect::<BTreeSet<_>>());
+}
+
+/// Pages and forms call what the handlers of programs call, and not these handlers: they take no answer of theirs apart.
+#[test]
+fn pages_ask_no_handler_of_programs() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("text");
+    let mut forbidden: BTreeSet<String> =
+        ["door::", "Ask::", "to_bytes("].map(str::to_owned).into();
+    for (file, handlers) in [("handlers.rs", "protocols"), ("python.rs", "protocols/python")] {
+        let text = read(&format!("crates/larder/src/door/{file}"));
+        let is_part = |it: char| it.is_alphanumeric() || it == '_' || it == ':';
+        for (at, _) in text.match_indices('(') {
+            let start = text[..at].rfind(|it| !is_part(it)).map_or(0, |found| found + 1);
+            let called = &text[start..at];
+            let module = called.split("::").next().unwrap_or_default();
+            let place = format!("crates/larder/src/{handlers}/{module}.rs");
+            if called.contains("::") && root().join(place).exists() {
+                forbidden.insert(format!("{called}("));
             }
         }
     }
-    let forms = ["crates/larder/src/people/manage", "crates/larder/src/people/account"];
-    for (path, text) in forms.into_iter().flat_map(sources) {
-        for call in ["door::", "to_bytes(", "serde_json::from_slice"] {
-            assert!(!text.contains(call), "{} has `{call}`", path.display());
-        }
+    assert!(forbidden.len() > 80, "{forbidden:?}");
+    for (path, text) in sources("crates/larder/src/people") {
+        let found = forbidden.iter().find(|call| text.contains(call.as_str()));
+        assert_eq!(found, None, "{}", path.display());
     }
 }
 
-/// Whoever adds an operation also opens a door to it.
+/// Each operation has a name of its own. Its doors are a table in the tests of rights, which does not compile without.
 #[test]
-fn every_operation_has_a_door() {
+fn every_operation_has_its_name() {
     let list = fs::read_to_string(root().join("crates/operations/src/name.rs")).expect("text");
     let list = list.split("pub enum Name {").nth(1).and_then(|rest| rest.split('}').next());
-    let names: Vec<&str> = list.expect("the list").split(',').map(str::trim).collect();
-    let doors: Vec<_> =
-        ["crates/larder/src", "crates/cli/src"].into_iter().flat_map(sources).collect();
-    let is_made = |name: &str| {
-        let made = [format!("{name} {{"), format!("{name}("), format!("&{name})")];
-        doors.iter().any(|(_, text)| made.iter().any(|made| text.contains(made)))
-    };
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-    assert!(names.len() > 30, "{names:?}");
-    for name in names {
-        assert!(is_made(name), "nothing makes `{name}`");
-    }
+    let listed = list.expect("the list").split(',').map(str::trim).filter(|name| !name.is_empty());
+    let texts = sources_of("operations");
+    let made = texts.iter().flat_map(|(_, text)| text.split("const NAME: Name = Name::").skip(1));
+    let mut made: Vec<&str> = made.filter_map(|rest| rest.split(';').next()).collect();
+    made.sort_unstable();
+    let mut listed: Vec<&str> = listed.collect();
+    listed.sort_unstable();
+    assert!(listed.len() > 30, "{listed:?}");
+    assert_eq!(made, listed);
 }
 
 /// The names of metrics among the texts between these quotation marks: letters, figures and `_` after a prefix of ours.

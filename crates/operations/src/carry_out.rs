@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use pypi::StageName;
 use pypi::index_log::{Deed, LogLine};
 use record::{Batch, Digest, Serial, Write};
+use resources::turns::blocking;
 use state::security;
 use state::stored::{Stored, WriteFailure};
 use store::{BlobError, CommitError};
@@ -189,6 +190,26 @@ where
     .await
 }
 
+/// [`carry_out`], where deciding takes long: each decision is made on a thread for such work.
+///
+/// # Errors
+/// As [`carry_out`].
+pub async fn carry_out_long<O>(
+    keeper: &mut impl Keeper,
+    sender: &Sender,
+    wish: &O,
+) -> Result<Done<O::Outcome>, Refusal>
+where
+    O: Operation + Clone + Send + 'static,
+    O::Outcome: Send + 'static,
+{
+    decided(keeper, sender, |basis| {
+        let wish = wish.clone();
+        blocking(move || wish.decide(&basis))
+    })
+    .await
+}
+
 /// Another operation's decision, of which nothing is committed: for refusals before bytes are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreseen<'wish, O>(pub &'wish O);
@@ -211,7 +232,7 @@ impl<O: Operation> Operation for Foreseen<'_, O> {
 ///
 /// # Errors
 /// A refusal by `decide`; a failure of the store, but no mismatch.
-pub async fn decided<T, D>(
+async fn decided<T, D>(
     keeper: &mut impl Keeper,
     sender: &Sender,
     mut decide: impl FnMut(Arc<Basis>) -> D,

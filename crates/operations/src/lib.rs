@@ -7,13 +7,15 @@
 //! commits: it decides again if another write came first, checks the sender's rights each time, and writes the security log and
 //! the audit log. A [`Keeper`] is where it commits to: the server's live store, the data directory of a command, an import.
 //!
-//! Whoever adds an operation writes a struct here and nothing else; whoever adds a door (a form, an action, a command) makes
-//! such a struct of its own words and says the refusal in them.
+//! A new operation is a struct here, its [`Name`], its case in the test of rights, and its doors in the table of doors among the
+//! server's tests. A new door (a handler, a form, an action, a command) makes such a struct of its own words, and says the refusal
+//! in them.
 
 pub mod articles;
 pub mod attachments;
 mod basis;
 mod carry_out;
+pub mod imports;
 pub mod indexes;
 pub mod log_ins;
 mod name;
@@ -32,8 +34,8 @@ pub mod users;
 
 pub use basis::{Basis, Sender};
 pub use carry_out::{
-    ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_with,
-    decided,
+    ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_long,
+    carry_out_with,
 };
 pub use name::Name;
 pub use noted::{Given, Noter};

@@ -32,6 +32,7 @@ with_all! {
         ChangeIndex,
         DeleteIndex,
         SweepLeftovers,
+        ImportRecords,
         PushRelease,
         ApproveRelease,
         YankRelease,

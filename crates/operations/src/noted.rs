@@ -93,7 +93,7 @@ pub enum Given<'file> {
 
 impl Basis {
     /// Calls `note` with the sender of this decision.
-    pub(crate) fn noting(&self, note: impl FnOnce(&Noter<'_>) -> Vec<Entry>) -> Vec<Entry> {
+    pub fn noting(&self, note: impl FnOnce(&Noter<'_>) -> Vec<Entry>) -> Vec<Entry> {
         let (path, client) = match self.sender() {
             Sender::Client { address, path, .. } => (path.as_str(), address.to_string()),
             Sender::Command | Sender::Server => ("", String::new()),

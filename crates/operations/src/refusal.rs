@@ -38,9 +38,6 @@ pub enum Refusal {
     /// Bytes that it needs could not be stored or read.
     #[error("{0}")]
     Blobs(BlobError),
-    /// The caller could not make the wish.
-    #[error("{0:#}")]
-    Caller(anyhow::Error),
     /// A blob that it names is not in the store.
     #[error("the blob {0} is missing from the store")]
     BlobMissing(Digest),
@@ -97,6 +94,12 @@ pub enum Right {
     /// To push into an index.
     #[error("no permission to upload to '{0}'")]
     Push(StageName),
+    /// To push a release to another server.
+    #[error("no permission to push to other servers")]
+    PushOutside,
+    /// To see something of the whole server.
+    #[error("only administrators see {0}")]
+    SeeAll(&'static str),
     /// To add test results to an index.
     #[error("No permission to upload tox results")]
     AddToxResult,
@@ -132,9 +135,7 @@ pub enum Rule {
     #[error("'versions' was expected to be 1 or more: 0 would remove all")]
     KeepsNothing,
     /// There is no rule to remove versions by.
-    #[error(
-        "the index has no rule: set retention_versions or retention_days, or send {{\"versions\": …}} or {{\"days\": …}}"
-    )]
+    #[error("the index has no rule: set retention_versions or retention_days")]
     NoRetention,
     /// The metadata of a release is larger than readers take.
     #[error(transparent)]

@@ -203,6 +203,30 @@ pub fn tester<'basis>(
     admitted(basis, name, project.portion(), right, Stage::may_upload_tox_results)
 }
 
+/// Refuses senders who may not read the audit log of this index; without one, of all.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_auditor(basis: &Basis, stage: Option<&Stage>) -> Result<(), Refusal> {
+    let (what, may, otherwise) = match stage {
+        None => {
+            let may = basis.principal().is_administrator(Scope::ServerAdmin, Object::Server);
+            ((Scope::ServerAdmin, Object::Server), may, "it is for administrators")
+        }
+        Some(stage) => {
+            let what = (Scope::PythonAdmin, whole(stage.name()));
+            (what, stage.may_modify(basis.principal()), "it is for those who may change the index")
+        }
+    };
+    match stage {
+        _ if may => return Ok(()),
+        Some(stage) => _ = reader(basis, stage.name(), About::Whole)?,
+        None => {}
+    }
+    let right = Right::Remove("reading the audit log");
+    Err(denied(basis.principal(), right, what, otherwise.to_owned()))
+}
+
 /// Refuses senders who may not upload into the index; `right` says whether by an upload or a push.
 ///
 /// # Errors
@@ -218,6 +242,43 @@ pub fn uploader<'basis>(
         _ => Stage::may_upload,
     };
     admitted(basis, name, portion, (right, Scope::PythonUpload, "acl_upload"), may)
+}
+
+/// Refuses senders who may not push a project of the index to another server. Without credentials, nobody makes this server send
+/// anything.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_pusher_outside(
+    basis: &Basis,
+    stage: &Stage,
+    portion: Portion<'_>,
+) -> Result<(), Refusal> {
+    let (principal, what) = (basis.principal(), (Scope::PythonUpload, stage.object(portion)));
+    let is_somebody = principal.user_name().is_some();
+    if is_somebody && basis.rules.push_outside.admits(principal, what.0, what.1) {
+        return Ok(());
+    }
+    let otherwise = not_in(principal, "python.acl_push_outside");
+    Err(denied(principal, Right::PushOutside, what, otherwise))
+}
+
+/// Refuses everybody but administrators a look at something of the whole server.
+///
+/// # Errors
+/// [`Refusal::Denied`].
+pub fn check_administrator(
+    principal: &Principal,
+    scope: Scope,
+    sight: &'static str,
+) -> Result<(), Refusal> {
+    match principal.is_administrator(scope, Object::Server) {
+        true => Ok(()),
+        false => {
+            let what = (scope, Object::Server);
+            Err(denied(principal, Right::SeeAll(sight), what, String::new()))
+        }
+    }
 }
 
 /// The refusal of a token that may only add files, if a file with this name has other contents.

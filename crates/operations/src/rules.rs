@@ -19,6 +19,8 @@ pub struct Rules {
     pub users: UserPolicy,
     /// devpi's `--restrict-modify`: if not empty, only these make, change and remove users and indexes.
     pub restrict_modify: Acl,
+    /// Who may push releases to other servers.
+    pub push_outside: Acl,
     /// Whether the audit log notes files that are served, and not only those that are refused.
     pub notes_served: bool,
     /// Who may read articles.
@@ -53,6 +55,7 @@ impl Rules {
                 modifiers: (!modifiers.entries().is_empty()).then(|| modifiers.clone()),
             },
             restrict_modify: modifiers.clone(),
+            push_outside: python.acl_push_outside.clone(),
             notes_served: python.audit_served && python.audit_bytes_max > 0,
             article_readers: articles.acl_read.clone(),
             article_writers: articles.acl_write.clone(),

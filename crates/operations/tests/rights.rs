@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Principal, ProfileEdit, ProvedIdentity, Scope, Scopes,
-    TokenText, User, UserName,
+    CiIdentity, Identity, IssuerKind, Means, Portion, Principal, ProfileEdit, ProvedIdentity,
+    Scope, Scopes, TokenText, User, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
@@ -19,6 +19,7 @@ use operations::articles::{
     AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
 };
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
+use operations::imports::ImportRecords;
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
 use operations::log_ins::{Identified, NoteLogIn};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
@@ -28,6 +29,7 @@ use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, RemoveOldVersions, SetProjectStatus,
     YankFile, YankRelease,
 };
+use operations::rights::{check_administrator, check_auditor, check_pusher_outside};
 use operations::sessions::{CloseSession, OpenSession};
 use operations::tokens::{CreateToken, NoteTokenUses, RevokeFoundToken, RevokeToken};
 use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
@@ -104,6 +106,7 @@ impl World {
     fn new() -> World {
         let mut config = Config::default();
         config.article.acl_write = ":listed".parse().expect("a list");
+        config.python.acl_push_outside = ":listed".parse().expect("a list");
         let stored = Arc::new(Stored::of_server(&config));
         config.publishing.issuers = vec!["github https://ci.example".parse().expect("an issuer")];
         config.ldap.urls = vec!["ldap://directory.example".parse().expect("a URL")];
@@ -392,6 +395,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         }
         Name::DeleteIndex => of!(PythonAdmin, OWN, DeleteIndex { stage: dev, force: true }),
         Name::SweepLeftovers => (case(name, SweepLeftovers), None, &[]),
+        Name::ImportRecords => (case(name, ImportRecords(None)), None, &[]),
         Name::YankRelease => {
             let wish = YankRelease { stage: dev, project: project(), version, reason: None };
             of!(PythonAdmin, OWN_OR_LISTED, wish)
@@ -473,6 +477,23 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             of!(ArticleWrite, LISTED, wish)
         }
         Name::RemoveAttachment => of!(ArticleWrite, LISTED, RemoveAttachment(file_of())),
+    }
+}
+
+/// Who may ask for what is no operation, as it writes no records.
+#[test]
+fn who_may_do_what_writes_nothing() {
+    let world = World::new();
+    let dev = world.stored.index.stage("owner/dev").expect("an index").clone();
+    for who in Who::ALL {
+        let basis = world.basis(world.sender(who));
+        assert_eq!(may(check_auditor(&basis, None)), who == Administrator, "{who:?}");
+        let may_change = [Owner, Administrator].contains(&who);
+        assert_eq!(may(check_auditor(&basis, Some(&dev))), may_change, "{who:?}");
+        let may_push = [Listed, Administrator].contains(&who);
+        assert_eq!(may(check_pusher_outside(&basis, &dev, Portion::Whole)), may_push, "{who:?}");
+        let sees_all = check_administrator(basis.principal(), Scope::UserAdmin, "everything");
+        assert_eq!(may(sees_all), who == Administrator, "{who:?}");
     }
 }
 

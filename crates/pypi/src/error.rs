@@ -59,9 +59,7 @@ pub enum ChangeError {
     #[error("project not found")]
     NoProject(ProjectName),
     /// Nothing is left of the project but its name, which the stage keeps.
-    #[error(
-        "project not found: nothing is left of it but its name, which `release_name=1` releases"
-    )]
+    #[error("project not found: nothing is left of it but its name")]
     NameHeld(ProjectName),
     /// Only the name of a project was to be released, and the project exists.
     #[error("project '{0}' has releases: only an unused name can be released alone")]

@@ -185,9 +185,9 @@ impl FromStr for Expiry {
 #[derive(Clone, Copy, Debug)]
 pub struct Age(Span);
 
-/// Text that is no length of time.
+/// Text that is not a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no length of time: such as `90d` or `6 months` was expected")]
+#[error("`{0}` is not a length of time: such as `90d` or `6 months` was expected")]
 pub struct AgeError(String);
 
 impl Age {

@@ -311,7 +311,7 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
                 Some(FailureKind::ReadOnly | FailureKind::Denied | FailureKind::NoSpace)
             ) =>
         {
-            tracing::warn!(%error, "the store that the blobs in `{location}` belong to cannot be noted beside them now");
+            tracing::warn!(%error, "cannot write the store's name to `{location}` now");
             Ok(())
         }
         Err(error) => Err(error.into()),

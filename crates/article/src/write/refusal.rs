@@ -144,7 +144,7 @@ pub enum WriteError {
         name: ArticleName,
     },
     /// The article has reached the highest version number.
-    #[error("`{name}` has all the versions that there can be")]
+    #[error("`{name}` has reached the highest version number")]
     Full {
         /// The article.
         name: ArticleName,

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use audit::Audit;
 use jiff::Timestamp;
-use operations::{Basis, Done, Keeper, Operation, Refusal, Rules, Sender, decided};
+use operations::{Basis, Keeper, Rules, Sender};
 use record::{Batch, Digest, Serial};
-use resources::turns::blocking;
 use state::stored::{Stored, WriteFailure};
 use store::{BlobError, CommitError};
 
@@ -29,32 +28,27 @@ impl App {
         Ok(self.basis_on(self.keeper().stored()?, sender))
     }
 
+    /// [`App::basis`]. If it lacks what the wish is about, this process may be behind: then that of the store as it is now.
+    ///
+    /// # Errors
+    /// Also if the store does not say how far it is.
+    pub(crate) async fn basis_with(
+        &self,
+        sender: &Sender,
+        has_all: impl Fn(&Basis) -> bool,
+    ) -> Result<Basis, WriteFailure> {
+        let basis = self.basis(sender.clone())?;
+        match has_all(&basis) || !self.keeper().is_further(basis.stored.serial).await? {
+            true => Ok(basis),
+            false => self.basis(sender.clone()),
+        }
+    }
+
     /// This state, for a decision about a wish of `sender`.
     pub(crate) fn basis_on(&self, stored: Arc<Stored>, sender: Sender) -> Basis {
         let now = Timestamp::now();
         Basis::new(stored, self.rules.clone(), sender, now, self.clocks.forget_before(now))
     }
-}
-
-/// [`carry_out`](operations::carry_out), where deciding takes long: each decision is made on a thread for such work.
-///
-/// # Errors
-/// Why it is not carried out.
-pub(crate) async fn carry_out_long<O>(
-    app: &App,
-    sender: &Sender,
-    wish: &O,
-) -> Result<Done<O::Outcome>, Refusal>
-where
-    O: Operation + Clone + Send + 'static,
-    O::Outcome: Send + 'static,
-{
-    let mut keeper = app.keeper();
-    let deciding = decided(&mut keeper, sender, |basis| {
-        let wish = wish.clone();
-        blocking(move || wish.decide(&basis))
-    });
-    deciding.await
 }
 
 impl Keeper for LiveKeeper<'_> {

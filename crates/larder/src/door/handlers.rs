@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use crate::app::App;
 use crate::front::error::HttpError;
-use crate::front::{assets, page, turns};
+use crate::front::{assets, page};
 use crate::people::{self, about, account, changed, find, home, manage, package, packages, status};
 use crate::protocols::{
     actions, articles, aur, changes, device, dumps, faur, follow, health, openapi, osv, publishing,
@@ -18,33 +18,18 @@ use crate::protocols::{
 use crate::routes::trees::Main;
 use crate::routes::{Endpoint, InTree, Route};
 
-/// Calls the handler of an endpoint, in its turn if its answers look through all that there is.
+/// Calls the handler of an endpoint. Each handler's future is boxed, so that requests to one handler do not take the memory of the
+/// largest.
 pub(super) async fn call(
     app: &Arc<App>,
     endpoint: Endpoint,
-    route: Route,
-    head: Parts,
+    route: &Route,
+    head: &Parts,
     body: Body,
 ) -> Result<Response, HttpError> {
     let InTree::Main(handler) = endpoint.in_tree() else {
         return Err(HttpError::nothing_at(head.uri.path()));
     };
-    let answering = answer(app, handler, &route, &head, body);
-    if endpoint.looks_through_all() {
-        let share = &app.limits.making_answers[endpoint.surface() as usize];
-        return Box::pin(turns::in_turn(share, answering)).await?;
-    }
-    answering.await
-}
-
-/// Each handler's future is boxed, so that requests to one handler do not take the memory of the largest.
-async fn answer(
-    app: &Arc<App>,
-    handler: Main,
-    route: &Route,
-    head: &Parts,
-    body: Body,
-) -> Result<Response, HttpError> {
     let is_for_people = page::wants_page(&head.headers);
     Ok(match handler {
         Main::ShowHome => Box::pin(home::show_home(app, head)).await?,

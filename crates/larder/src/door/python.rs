@@ -32,7 +32,7 @@ use crate::routes::trees::Python;
 use crate::routes::{Endpoint, InTree};
 
 /// The endpoint of a request that no other surface answers, and its answer.
-pub(super) async fn answer(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, Response) {
+pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, Response) {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     let written = Arc::new(AtomicU64::new(0));
     let (endpoint, mut response, stored) = match Ask::new(app.clone(), head, written.clone()).await

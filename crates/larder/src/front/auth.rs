@@ -353,7 +353,7 @@ pub(crate) fn write_failed(error: &WriteFailure) -> HttpError {
         WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => {
             tracing::error!(%error, "a write's outcome is unknown");
             HttpError::unavailable(
-                "the store was lost while writing: whether it was written shows later",
+                "the connection to the database broke during the commit; whether it succeeded is unknown",
                 5,
             )
         }

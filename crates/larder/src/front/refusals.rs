@@ -31,10 +31,6 @@ impl From<Refusal> for HttpError {
             Refusal::Withheld { .. } => HttpError::forbidden(refusal.to_string()),
             Refusal::Failed(failure) => failure.into(),
             Refusal::Blobs(error) => unwritable(error),
-            Refusal::Caller(error) => {
-                tracing::error!(error = format!("{error:#}"), "an operation cannot be prepared");
-                HttpError::internal("an internal error; it has been logged")
-            }
             Refusal::BlobMissing(digest) => {
                 tracing::error!(%digest, "a file is missing from the store");
                 HttpError::lost("file")
@@ -66,6 +62,7 @@ fn of_denied(denied: &Denied) -> HttpError {
                 None => format!("{error}: {}", denied.otherwise),
             });
         }
+        right @ Right::SeeAll(_) => return HttpError::forbidden(right.to_string()),
         _ => return HttpError::forbidden(denied.to_string()),
     };
     super::auth::denied_for(denied.by.as_deref(), denied.lack.as_ref(), purpose, &denied.otherwise)

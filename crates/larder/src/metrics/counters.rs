@@ -12,7 +12,7 @@ pub(super) fn subscribers(make: &Maker) -> changes::Counters {
         open: make.metric("larder_changes_subscribers", "Clients that follow a feed of changes now.", &[]),
         refused: make.metric(
             "larder_changes_subscribers_refused_total",
-            "Clients that were not let follow a feed of changes because there were too many, in all or of one address.",
+            "Subscriptions to a feed of changes that were refused because there were too many, in all or of one address.",
             &[],
         ),
         events: make.metric(
@@ -28,7 +28,7 @@ pub(super) fn connections(make: &Maker) -> net::Counters {
         connections_open: make.metric("larder_http_connections_open", "Connections open now.", &[]),
         connections_accepted: make.metric(
             "larder_http_connections_accepted_total",
-            "Connections let in.",
+            "Accepted connections.",
             &[],
         ),
         connections_refused: make.metric(
@@ -68,13 +68,13 @@ pub(super) fn connections(make: &Maker) -> net::Counters {
 pub(super) fn commits(make: &Maker) -> stored::Commits {
     let failures: IntCounterVec = make.metric(
         "larder_store_commit_failures_total",
-        "Writes that the database did not take: overtaken by another one (and decided anew), refused for what they are, failed for its state.",
+        "Failed commits, by reason: overtaken by another write (and decided again), refused by the database, failed.",
         &["reason"],
     );
     stored::Commits {
         seconds: make.metric(
             "larder_store_commit_seconds",
-            "Time that the database took for a write that it took.",
+            "Duration of successful commits.",
             &[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0],
         ),
         overtaken: failures.with_label_values(&["overtaken"]),
@@ -86,7 +86,7 @@ pub(super) fn commits(make: &Maker) -> stored::Commits {
 pub(super) fn passwords(make: &Maker, login_failures: &IntCounterVec) -> passwords::Counters {
     let throttled: IntCounterVec = make.metric(
         "larder_logins_throttled_total",
-        "Passwords that were not checked because too many wrong ones were tried, by what was used up: client_and_account, client, account.",
+        "Passwords refused by throttling, by the limit that was reached: client_and_account, client, account.",
         &["by"],
     );
     passwords::Counters {

@@ -106,6 +106,11 @@ impl Fields {
     }
 }
 
+/// The refusal of a form whose field `do` names nothing that its page offers.
+pub(crate) fn asks_nothing() -> HttpError {
+    HttpError::bad_request("the form does not say what to do")
+}
+
 fn decoded(text: &[u8]) -> Result<String, HttpError> {
     let text: Vec<u8> = text.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     let text = percent_decode(&text).decode_utf8();
@@ -134,6 +139,21 @@ pub(crate) enum Undue {
     LoggedOut,
     /// The form lacks the token of the session, or has another session's.
     Token,
+}
+
+impl Undue {
+    /// What the page says of it: `here` is what to do after logging in, `again` what to do with the form that belongs to another
+    /// session.
+    pub(crate) fn problem(self, here: &str, again: &str) -> String {
+        match self {
+            Undue::LoggedOut => {
+                format!("You are not logged in any more. Log in in another tab, and then {here}.")
+            }
+            Undue::Token => {
+                format!("You have logged in anew since this form was loaded. {again} again.")
+            }
+        }
+    }
 }
 
 impl From<Undue> for HttpError {

@@ -22,7 +22,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use operations::Operation;
-use operations::rights::may_keep;
+use operations::rights::{check_administrator, may_keep};
 use pypi::StageName;
 use record::Serial;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ use crate::app::App;
 use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site, in_path};
-use crate::protocols::python::{self, Ask};
+use crate::protocols::python;
 
 pub(crate) use self::audit::show_audit;
 pub(crate) use groups::show_groups;
@@ -118,11 +118,6 @@ async fn remove_typed(
         Ok(_) => Answer::refused(HttpError::unusable(format!("{expected}, {name}."))),
         Err(error) => Answer::refused(error),
     }
-}
-
-/// The request of a form, as the Python index looks at one.
-fn ask(app: &Arc<App>, head: &Parts, principal: &Principal, path: &str) -> Result<Ask, HttpError> {
-    Ask::acting(app.clone(), head.clone(), principal.clone(), path.to_owned())
 }
 
 /// 404 where there is no Python index.

@@ -37,12 +37,11 @@ use state::stored::Stored;
 use crate::app::App;
 use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 
-pub(crate) use self::ask::Ask;
 pub(crate) use self::audit::entries as audit_entries;
 pub(crate) use self::prefetch::{
     LOCK_BYTES_MAX, last as last_prefetch, start as start_prefetch, stop as stop_prefetch,
 };
-pub(crate) use self::push::push;
+pub(crate) use self::push::{Pushed, SentUpload, push};
 pub(crate) use self::refusals::error_of;
 pub(crate) use self::simple::mirrored::refresh;
 pub(crate) use self::yank::remove_old_versions;

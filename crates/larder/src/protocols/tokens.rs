@@ -5,13 +5,14 @@
 //! request that made it; no answer may be cached. A token without the scope `user:admin` manages no tokens, and neither does a
 //! limited one. No token makes one with more rights than its own.
 
-use account::{Object, Principal, Scope, Scopes, Token, TokenId, TokenText, UserName, change};
+use account::{Principal, Scope, Scopes, Token, TokenId, TokenText, UserName, change};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
+use operations::rights::check_administrator;
 use operations::tokens::{self, CreateToken, RevokeFoundToken, RevokeToken};
 use operations::{Basis, Done, Refusal, Rule, Sender, carry_out};
 use record::Serial;
@@ -113,10 +114,8 @@ pub(crate) async fn list_tokens(app: &App, head: &Parts) -> Result<Response, Htt
     let used_at = |token: &Token| app.token_uses.last(&stored.accounts, token.id);
     let (owner, tokens) = match question.user {
         Some(Whose::Everybody) => {
-            if !asked.valid_principal()?.is_administrator(Scope::UserAdmin, Object::Server) {
-                let detail = "only administrators see the tokens of all users";
-                return Err(HttpError::forbidden(detail));
-            }
+            let principal = asked.valid_principal()?;
+            check_administrator(principal, Scope::UserAdmin, "the tokens of all users")?;
             let mut tokens: Vec<_> = stored.accounts.tokens().collect();
             tokens.sort_by_key(|token| (accounts::last_sign(token, used_at(token)), token.id));
             (None, tokens)

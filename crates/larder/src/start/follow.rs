@@ -34,7 +34,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
     if is_open(url) {
         tracing::warn!(
             url,
-            "everything comes from the primary in plain text, secrets and the token included: use https"
+            "the connection to the primary is not encrypted, and secrets and the token go over it: use https"
         );
     }
     let settings = Settings { url: url.clone(), token_file: token_file.clone() };

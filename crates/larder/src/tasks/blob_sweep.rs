@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use operations::indexes::SweepLeftovers;
-use operations::{Refusal, Sender};
+use operations::{Refusal, Sender, carry_out_long};
 use resources::turns::blocking;
 use source::schedule::Jitter;
 use state::maintenance::{self, ReadRecords, SweepPlan};
@@ -16,12 +16,11 @@ use state::stored::WriteFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::app::keeper::carry_out_long;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Runs until `shutdown`; at once back if sweeping is switched off.
+/// Runs until `shutdown`; returns at once if sweeping is switched off.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let interval = app.config.store.sweep;
     if interval.is_zero() {
@@ -105,7 +104,7 @@ async fn sweep_leftovers(app: &App) {
         return;
     }
     // Planning looks at every stage that ever existed.
-    match carry_out_long(app, &Sender::Server, &SweepLeftovers).await {
+    match carry_out_long(&mut app.keeper(), &Sender::Server, &SweepLeftovers).await {
         // Without a snapshot of the whole store there is nothing to decide on.
         Err(Refusal::Failed(WriteFailure::NotLoaded)) => {}
         Ok(done) if done.outcome > 0 => {

@@ -58,7 +58,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             Ok(()) => {}
             Err(DownloadsError::Damaged(cause)) => begin_anew(&app, kept, &cause.to_string()).await,
             Err(error) if !had_failed => {
-                tracing::warn!(%error, "downloads cannot be written now; they are counted on");
+                tracing::warn!(%error, "cannot write download counts now; keeping them in memory");
             }
             Err(_) => {}
         }

@@ -30,7 +30,7 @@ const FETCHED_AT_ONCE: usize = 4;
 /// How soon something large is tried again: a whole copy, or blobs that could not be fetched.
 const LONG: Pace = Pace { first: Duration::from_secs(5), max: Duration::from_secs(15 * 60) };
 
-/// Runs until `shutdown`; at once back if this server follows nobody.
+/// Runs until `shutdown`; returns at once if this server follows nobody.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let Some(following) = &app.following else { return };
     let both = async {
@@ -85,7 +85,7 @@ async fn follow_records(app: &App, following: &Following) {
         ),
         Some(_) => tracing::warn!(
             %why,
-            "this copy is not what its token opens any more: everything is read anew, and the primary answers meanwhile"
+            "the rights of the token have changed: the data is copied again, and the primary answers until then"
         ),
     }
     following.is_outdated.store(true, Relaxed);

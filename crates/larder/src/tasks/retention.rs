@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use operations::releases::RemoveOldVersions;
-use operations::{Refusal, Rule, Sender};
+use operations::{Refusal, Rule, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::{ChangeError, StageName};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::app::keeper::carry_out_long;
 
 /// The longest pause before the first run: a process that is restarted daily applies rules as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
@@ -84,7 +83,7 @@ pub async fn apply(app: &App) {
 /// Applies the stage's current rule; returns what it removed.
 async fn apply_to(app: &App, name: &StageName) -> Result<Vec<Removal>, Refusal> {
     let removing = RemoveOldVersions { stage: name.clone(), rule: None, is_dry: false };
-    match carry_out_long(app, &Sender::Server, &removing).await {
+    match carry_out_long(&mut app.keeper(), &Sender::Server, &removing).await {
         Ok(done) => Ok(done.outcome.1),
         // The index, or its rule, was removed meanwhile.
         Err(Refusal::Rule(

@@ -54,7 +54,7 @@ async fn look_again(app: &App) {
     }
 }
 
-/// Reads all blobs, again and again; at once back if it is switched off.
+/// Reads all blobs, again and again; returns at once if it is switched off.
 async fn scrub_all(app: &App) {
     let period = app.config.store.scrub;
     if period.is_zero() {

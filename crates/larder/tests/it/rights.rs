@@ -5,6 +5,7 @@
 //! other.
 
 mod causes;
+mod doors;
 mod limits;
 mod operations;
 mod overtaken;

@@ -16,15 +16,17 @@ use crate::{
     ReleaseFile, Snapshot, Stage, StageName,
 };
 
-/// The body of a push: a release, and options, which are read once that release has been found.
+/// A push: a release, and where it goes. What is wrong with the options counts once that release has been found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOrder {
     /// The project, as given.
     pub name: String,
     /// The version.
     pub version: String,
-    /// The other members of the body.
-    options: Map<String, Value>,
+    /// Which parts of the release are pushed.
+    pub content: Result<PushContent, PushOrderError>,
+    /// Where they go.
+    pub target: Result<PushTarget, PushOrderError>,
 }
 
 /// The target of a push.
@@ -88,10 +90,10 @@ pub enum PushOrderError {
 }
 
 impl PushOrder {
-    /// Parses which release a push from `source` is about.
+    /// Parses the body of a push from `source`.
     ///
     /// # Errors
-    /// [`PushOrderError::Shape`], [`PushOrderError::NotText`], [`PushOrderError::NoRelease`].
+    /// [`PushOrderError::Shape`]; [`PushOrderError::NotText`] and [`PushOrderError::NoRelease`] about the name and the version.
     pub fn parse(json: Value, source: &StageName) -> Result<PushOrder, PushOrderError> {
         let Value::Object(mut options) = json else { return Err(PushOrderError::Shape) };
         let name = take_text(&mut options, "name")?.unwrap_or_default();
@@ -100,53 +102,39 @@ impl PushOrder {
             let stage = source.clone();
             return Err(PushOrderError::NoRelease { name, version, stage });
         }
-        Ok(PushOrder { name, version, options })
-    }
-
-    /// Which parts of the release are pushed.
-    ///
-    /// # Errors
-    /// [`PushOrderError::Docs`] if the options contradict each other.
-    pub fn content(&self) -> Result<PushContent, PushOrderError> {
-        let is_set = |key| self.options.get(key).is_some_and(is_true);
-        match (is_set("no_docs"), is_set("only_docs")) {
+        let mut is_set = |key| options.remove(key).is_some_and(|value| is_true(&value));
+        let content = match (is_set("no_docs"), is_set("only_docs")) {
             (true, true) => Err(PushOrderError::Docs),
             (true, false) => Ok(PushContent::NoDocs),
             (false, true) => Ok(PushContent::OnlyDocs),
             (false, false) => Ok(PushContent::Everything),
-        }
+        };
+        Ok(PushOrder { name, version, content, target: target_of(options) })
     }
+}
 
-    /// The target of the push.
-    ///
-    /// # Errors
-    /// [`PushOrderError::Unknown`], [`PushOrderError::Target`], [`PushOrderError::NotText`].
-    pub fn target(&self) -> Result<PushTarget, PushOrderError> {
-        let mut options = self.options.clone();
-        for key in ["no_docs", "only_docs"] {
-            options.remove(key);
+/// The target that the other members of a body name.
+fn target_of(mut options: Map<String, Value>) -> Result<PushTarget, PushOrderError> {
+    let check_rest = |options: Map<String, Value>| {
+        if options.is_empty() {
+            return Ok(());
         }
-        let check_rest = |options: Map<String, Value>| {
-            if options.is_empty() {
-                return Ok(());
-            }
-            let unknown: Vec<&str> = options.keys().map(String::as_str).collect();
-            Err(PushOrderError::Unknown(unknown.join(", ")))
-        };
-        if let Some(target) = take_text(&mut options, "targetindex")? {
-            check_rest(options)?;
-            let stage = target.parse().map_err(|_| PushOrderError::Target)?;
-            return Ok(PushTarget::Stage(stage));
-        }
-        let target = PushTarget::External {
-            url: take_text(&mut options, "posturl")?.ok_or(PushOrderError::Target)?,
-            username: take_text(&mut options, "username")?.unwrap_or_default(),
-            password: take_text(&mut options, "password")?.unwrap_or_default(),
-            register_project: options.remove("register_project").is_some_and(|it| is_true(&it)),
-        };
+        let unknown: Vec<&str> = options.keys().map(String::as_str).collect();
+        Err(PushOrderError::Unknown(unknown.join(", ")))
+    };
+    if let Some(target) = take_text(&mut options, "targetindex")? {
         check_rest(options)?;
-        Ok(target)
+        let stage = target.parse().map_err(|_| PushOrderError::Target)?;
+        return Ok(PushTarget::Stage(stage));
     }
+    let target = PushTarget::External {
+        url: take_text(&mut options, "posturl")?.ok_or(PushOrderError::Target)?,
+        username: take_text(&mut options, "username")?.unwrap_or_default(),
+        password: take_text(&mut options, "password")?.unwrap_or_default(),
+        register_project: options.remove("register_project").is_some_and(|it| is_true(&it)),
+    };
+    check_rest(options)?;
+    Ok(target)
 }
 
 fn take_text(

@@ -276,8 +276,7 @@ fn an_emptied_name_is_kept_until_it_is_released() {
     let dev = stage_name("alice/dev");
     let batch = remove_foo(&world, &dev, Extent::Contents, false);
     commit(&mut world, batch);
-    let text =
-        "project not found: nothing is left of it but its name, which `release_name=1` releases";
+    let text = "project not found: nothing is left of it but its name";
     refused(remove_foo(&world, &dev, Extent::Contents, false), Refusal::NotFound, text);
     // Used again, it cannot be released alone.
     world.upload("alice/dev", "foo-3.0.zip", "three");

@@ -57,7 +57,7 @@ pub enum BundleError {
     #[error("it is too large: {0}")]
     TooMuch(OsvError),
     /// The caller has stopped the reading.
-    #[error("nobody wants it any more")]
+    #[error("reading was cancelled")]
     Stopped,
     /// It has no record of the ecosystem.
     #[error(

@@ -203,21 +203,19 @@ pub(crate) async fn change_attachments(
         Some((session, principal)) => carry_out(app, head, name, (session, principal), body).await,
         None => Err(Refused::Undue(Undue::LoggedOut)),
     };
-    let (problem, status, is_logged_out) = match (outcome, &sender) {
-        (Ok(done), Some((session, _))) => {
+    let (problem, status, is_logged_out) = match outcome {
+        Ok(done) => {
             let mut response = forms::see_other(app, head, &attachment_changes::path(name, ""));
-            forms::keep_session(app, head, &mut response, session, done.seen);
+            if let Some((session, _)) = &sender {
+                forms::keep_session(app, head, &mut response, session, done.seen);
+            }
             return Ok(response);
         }
-        (Ok(_), None) | (Err(Refused::Undue(Undue::LoggedOut)), _) => {
-            let problem = "You are not logged in any more. Log in in another tab, and then load this page again.";
-            (problem.to_owned(), StatusCode::UNAUTHORIZED, true)
+        Err(Refused::Undue(undue)) => {
+            let problem = undue.problem("load this page again", "Send it");
+            (problem, HttpError::from(undue).status(), undue == Undue::LoggedOut)
         }
-        (Err(Refused::Undue(Undue::Token)), _) => {
-            let problem = "You have logged in anew since this form was loaded. Send it again.";
-            (problem.to_owned(), StatusCode::FORBIDDEN, false)
-        }
-        (Err(Refused::Failed(failed)), _) => {
+        Err(Refused::Failed(failed)) => {
             let problem = match &failed {
                 Failed::Refused(AttachmentError::ConditionMissing { name, .. }) => format!(
                     "There is a file `{name}` already. Replace it in the list, or give yours another name."

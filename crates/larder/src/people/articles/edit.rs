@@ -427,14 +427,7 @@ impl Editing<'_> {
     /// The page again, if the session has ended or the form belongs to another session.
     async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
         let what = if draft.is_deleting { "delete" } else { "save" };
-        let problem = match undue {
-            Undue::LoggedOut => format!(
-                "You are not logged in any more. Log in in another tab, and then {what} here."
-            ),
-            Undue::Token => format!(
-                "You have logged in anew since this form was loaded. Look at it, and {what} again."
-            ),
-        };
+        let problem = undue.problem(&format!("{what} here"), &format!("Look at it, and {what}"));
         let sender = forms::logged_in(self.app, self.head).await.ok();
         let sender = sender.as_ref().map(|(session, principal)| (session, principal));
         let outcome = Outcome { problem, ..Outcome::default() };

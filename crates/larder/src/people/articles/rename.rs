@@ -131,17 +131,10 @@ impl Renaming<'_> {
 
     /// The form again, because the session has ended, or the form belongs to another one.
     async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
-        let problem = match undue {
-            Undue::LoggedOut => {
-                "You are not logged in any more. Log in in another tab, and then rename it here."
-            }
-            Undue::Token => {
-                "You have logged in anew since this form was loaded. Look at it, and send it again."
-            }
-        };
+        let problem = undue.problem("rename it here", "Look at it, and send it");
         let sender = forms::logged_in(self.app, self.head).await.ok();
         let session = sender.as_ref().map(|(session, _)| session);
-        self.page(session, draft, problem.to_owned(), HttpError::from(undue).status()).await
+        self.page(session, draft, problem, HttpError::from(undue).status()).await
     }
 
     /// The form; nothing in it is of the article but its name, which was asked for.

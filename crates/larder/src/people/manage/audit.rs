@@ -102,10 +102,10 @@ pub(crate) async fn show_audit(app: &Arc<App>, head: &Parts) -> Result<Response,
     };
     let outcome = match is_administrator || index.contains('/') {
         true => {
-            let ask = ask(app, head, &principal, head.uri.path())?;
+            let basis = app.basis(auth::sender(principal, head))?;
             let query = encoded(skipped).finish();
             let query = form_urlencoded::parse(query.as_bytes());
-            let found = python::audit_entries(&ask, stage, query).await;
+            let found = python::audit_entries(app, &basis, stage, query).await;
             found.map(Some).map_err(python::error_of)
         }
         false => Ok(None),

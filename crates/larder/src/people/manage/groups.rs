@@ -30,9 +30,7 @@ struct Group {
 /// `GET /+manage/groups`
 pub(crate) async fn show_groups(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (_, principal) = forms::logged_in(app, head).await?;
-    if !principal.is_administrator(Scope::UserAdmin, Object::Server) {
-        return Err(HttpError::forbidden("only administrators see who is in which group"));
-    }
+    check_administrator(&principal, Scope::UserAdmin, "who is in which group")?;
     let value = |wanted: &str| {
         let query = head.uri.query().unwrap_or_default();
         let mut pairs = form_urlencoded::parse(query.as_bytes());

@@ -250,7 +250,6 @@ pub(crate) async fn change_index(
     let (fields, principal) = (&posted.fields, &posted.principal);
     // The right to see the page is checked first: without it, nothing is changed.
     let (seen_config, current) = settings(app, principal, &stage)?;
-    let url = format!("/{}", stage_in_path(&stage));
     let mut retention = None;
     let what = fields.one("do")?;
     let (answer, done) = match what {
@@ -288,8 +287,8 @@ pub(crate) async fn change_index(
             let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
             let refreshing = async {
                 let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
-                let ask = ask(app, head, principal, &format!("{url}/+simple/{project}/refresh"))?;
-                python::refresh(&ask, stage.as_str(), &project).await
+                let basis = app.basis(posted.sender(head))?;
+                python::refresh(app, &basis, stage.as_str(), &project).await
             };
             (Answer::of(refreshing.await).0, "Upstream was asked again.")
         }
@@ -302,14 +301,15 @@ pub(crate) async fn change_index(
                     days: number("days", days)?,
                 };
                 let own = (!rule.is_empty()).then_some(rule);
-                let ask = ask(app, head, principal, &format!("{url}/+retention"))?;
-                let removed = python::remove_old_versions(&ask, stage.clone(), own, is_dry).await;
-                Ok((removed.map_err(python::error_of)?.1, ask.written()))
+                let sender = posted.sender(head);
+                let removing =
+                    python::remove_old_versions(app, &sender, stage.clone(), own, is_dry);
+                removing.await.map_err(python::error_of)
             };
             let (mut answer, removed) = Answer::of(removing.await);
-            if let Some((removals, serial)) = removed {
-                answer.serial = serial;
-                retention = Some(Retention::of(&removals, is_dry, versions, days));
+            if let Some(done) = removed {
+                answer.serial = done.seen;
+                retention = Some(Retention::of(&done.outcome.1, is_dry, versions, days));
             }
             (answer, if is_dry { "" } else { "The old versions are removed." })
         }
@@ -326,7 +326,7 @@ pub(crate) async fn change_index(
             }
             (answer, "")
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     let (said, status) = FormNotice::of(&answer, done);
     let sender = (&posted.session, &posted.principal);

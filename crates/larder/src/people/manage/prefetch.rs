@@ -90,8 +90,8 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let path = stage_in_path(&stage);
-    let ask = ask(app, head, principal, &format!("/{path}/+prefetch"))?;
-    let last = python::last_prefetch(&ask, &stage).await.map_err(python::error_of)?;
+    let basis = app.basis(auth::sender(principal.clone(), head))?;
+    let last = python::last_prefetch(app, &basis, &stage).map_err(python::error_of)?;
     let page = PrefetchPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
@@ -129,7 +129,7 @@ pub(crate) async fn change_prefetch(
         return Err(forms::Undue::Token.into());
     }
     let path = stage_in_path(&stage);
-    let ask = ask(app, head, &principal, &format!("/{path}/+prefetch"))?;
+    let sender = auth::sender(principal.clone(), head);
     let outcome = match arrived.act.as_str() {
         "fetch" if arrived.lock.iter().all(u8::is_ascii_whitespace) => {
             Err(HttpError::unusable("Choose a lock file, or paste the text of one."))
@@ -137,11 +137,14 @@ pub(crate) async fn change_prefetch(
         "fetch" => {
             let (lock, name) = (Body::from(arrived.lock), Some(arrived.filename));
             let received = body::whole(app, head, &principal, lock, BYTES_MAX).await?;
-            let begun = python::start_prefetch(&ask, &stage, name, received).await;
+            let begun = python::start_prefetch(app, (head, sender), &stage, name, received).await;
             begun.map(drop).map_err(python::error_of)
         }
-        "stop" => python::stop_prefetch(&ask, &stage).await.map(drop).map_err(python::error_of),
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        "stop" => {
+            let stopped = python::stop_prefetch(app, &app.basis(sender)?, &stage);
+            stopped.map(drop).map_err(python::error_of)
+        }
+        _ => return Err(forms::asks_nothing()),
     };
     let Err(error) = outcome else {
         // After a redirect, reloading the page does not send the form again.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, SetProjectStatus, YankFile, YankRelease,
 };
-use pypi::change::push::PushOrder;
+use pypi::change::push::{PushContent, PushOrder, PushOrderError, PushTarget};
 use pypi::change::remove::Extent;
 use pypi::change::yank;
 use pypi::policy::{shown_versions, shows_any};
@@ -22,6 +22,7 @@ use state::stored::Stored;
 
 use super::*;
 use crate::front::display::{self, Time};
+use crate::protocols::python::{Pushed, SentUpload};
 use crate::routes::Route;
 
 /// Most versions, and most files of one, on a page.
@@ -120,7 +121,7 @@ impl ReleasePath {
         }
         match stage.config().is_mirror() {
             true => Err(HttpError::not_found(format!(
-                "{} is a mirror: what it has is its upstream’s",
+                "{} is a mirror: its releases cannot be changed here",
                 self.stage
             ))),
             false => Ok(stage),
@@ -445,55 +446,47 @@ async fn change(
             (carry_out(app, head, posted, Ok(setting)).await.into(), done)
         }
         "push" => {
-            let order = pushed(fields, project.as_str(), &version()?)?;
-            let order = PushOrder::parse(order, &stage);
-            let order = order.map_err(|error| HttpError::bad_request(error.to_string()))?;
-            let ask = ask(app, head, principal, &format!("/{}", named.stage_path()))?;
-            let changed = match python::push(&ask, &stage, &order).await {
-                Ok((status, actions)) => told(status, &actions, ask.written()),
+            let order = pushed(fields, project.to_string(), version()?)?;
+            let changed: Changed = match python::push(app, &posted.sender(head), &stage, &order)
+                .await
+            {
+                Ok(Pushed::Here(done)) => Answer::done(done.seen).into(),
+                Ok(Pushed::Elsewhere { is_whole: true, .. }) => Answer::done(Serial::ZERO).into(),
+                Ok(Pushed::Elsewhere { log, .. }) => partial(&log),
                 Err(refused) => Answer::refused(python::error_of(refused)).into(),
             };
             (changed, "The release is pushed.")
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     })
 }
 
 /// The order of a push: to an index of this server, or to an upload API elsewhere.
-fn pushed(fields: &forms::Fields, name: &str, version: &str) -> Result<Value, HttpError> {
+fn pushed(fields: &forms::Fields, name: String, version: String) -> Result<PushOrder, HttpError> {
     let text = |field: &str| Ok::<_, HttpError>(fields.maybe(field)?.unwrap_or_default());
     let target = text("target")?.trim();
-    let mut order = json!({"name": name, "version": version});
-    match target.contains("://") {
-        true => {
-            order["posturl"] = json!(target);
-            order["username"] = json!(text("user")?.trim());
-            order["password"] = json!(text("password")?);
-        }
-        false => order["targetindex"] = json!(target),
-    }
-    match text("content")? {
-        "no_docs" => order["no_docs"] = json!(true),
-        "only_docs" => order["only_docs"] = json!(true),
-        _ => {}
-    }
-    Ok(order)
+    let target = match target.contains("://") {
+        true => Ok(PushTarget::External {
+            url: target.to_owned(),
+            username: text("user")?.trim().to_owned(),
+            password: text("password")?.to_owned(),
+            register_project: false,
+        }),
+        false => target.parse().map(PushTarget::Stage).map_err(|_| PushOrderError::Target),
+    };
+    let content = match text("content")? {
+        "no_docs" => PushContent::NoDocs,
+        "only_docs" => PushContent::OnlyDocs,
+        _ => PushContent::Everything,
+    };
+    Ok(PushOrder { name, version, content: Ok(content), target })
 }
 
-/// What came of a push, with what another server said of each file that it did not take.
-fn told(status: StatusCode, actions: &Value, serial: Serial) -> Changed {
-    if status.is_success() {
-        return Answer::done(serial).into();
-    }
-    let log = actions.as_array().map(Vec::as_slice).unwrap_or_default();
-    let (taken, failed): (Vec<_>, Vec<_>) =
-        log.iter().partition(|entry| matches!(entry[0].as_u64(), Some(200 | 201)));
-    let texts = failed.into_iter().take(20).map(|entry| {
-        let parts = entry.as_array().map(Vec::as_slice).unwrap_or_default().iter();
-        let parts = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
-        parts.collect::<Vec<_>>().join(" ")
-    });
-    let texts = texts.collect::<Vec<_>>().join("; ");
-    let message = format!("The other server did not take all of it: {texts}");
-    Changed { answer: Answer { status, message, serial }, is_partial: !taken.is_empty() }
+/// What came of a push of which another server did not take all: what it said of each file that it refused.
+fn partial(log: &[SentUpload]) -> Changed {
+    let (taken, failed): (Vec<_>, Vec<_>) = log.iter().partition(|sent| sent.is_taken());
+    let texts: Vec<_> = failed.into_iter().take(20).map(ToString::to_string).collect();
+    let message = format!("The other server did not take all of it: {}", texts.join("; "));
+    let answer = Answer { status: StatusCode::BAD_GATEWAY, message, serial: Serial::ZERO };
+    Changed { answer, is_partial: !taken.is_empty() }
 }

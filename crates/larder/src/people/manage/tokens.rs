@@ -36,9 +36,7 @@ struct TokenRow {
 /// `GET /+manage/tokens`
 pub(crate) async fn show_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (_, principal) = forms::logged_in(app, head).await?;
-    if !principal.is_administrator(Scope::UserAdmin, Object::Server) {
-        return Err(HttpError::forbidden("only administrators see the tokens of all users"));
-    }
+    check_administrator(&principal, Scope::UserAdmin, "the tokens of all users")?;
     let stored = auth::stored(app)?;
     let now = Timestamp::now();
     let unused_since = now - SignedDuration::from_hours(24 * UNUSED_DAYS);

@@ -281,7 +281,7 @@ pub(crate) async fn change_user(
             }
             (answer, "")
         }
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     let (said, status) = FormNotice::of(&answer, done);
     let said = FormNotice { new_token, ..said };

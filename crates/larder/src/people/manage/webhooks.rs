@@ -101,21 +101,10 @@ fn second(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// Lets administrators pass.
-///
-/// # Errors
-/// 403.
-fn admit(principal: &Principal) -> Result<(), HttpError> {
-    match principal.is_administrator(Scope::ServerAdmin, Object::Server) {
-        true => Ok(()),
-        false => Err(HttpError::forbidden("only administrators see webhooks")),
-    }
-}
-
 /// `GET /+manage/webhooks`
 pub(crate) async fn show_webhooks(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
-    admit(&principal)?;
+    check_administrator(&principal, Scope::ServerAdmin, "webhooks")?;
     page(app, head, &session, FormNotice::default(), StatusCode::OK).await
 }
 
@@ -142,7 +131,7 @@ pub(crate) async fn change_webhook(
     body: Body,
 ) -> Result<Response, HttpError> {
     let posted = forms::posted(app, head, body, BYTES_MAX).await?;
-    admit(&posted.principal)?;
+    check_administrator(&posted.principal, Scope::ServerAdmin, "webhooks")?;
     let name = posted.fields.one("webhook")?;
     let found = app.webhooks.all().iter().find(|webhook| webhook.name == name);
     let missing = || HttpError::not_found(format!("there is no webhook `{name}`"));
@@ -186,7 +175,7 @@ pub(crate) async fn change_webhook(
                 (FormNotice { problem, ..FormNotice::default() }, StatusCode::UNPROCESSABLE_ENTITY)
             }
         },
-        _ => return Err(HttpError::bad_request("the form does not say what to do")),
+        _ => return Err(forms::asks_nothing()),
     };
     page(app, head, &posted.session, said, status).await
 }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use account::{Object, Principal};
-use article::{Article, ArticleName, Revision, render};
+use article::render::{self, Content};
+use article::{Article, ArticleName, Revision};
 use axum::body::Body;
 use bytes::Bytes;
 use operations::Sender;
 use operations::articles::{Base, RenameArticle};
 use record::Serial;
-use resources::turns::blocking;
-use serde_json::{Value, json};
+use serde_json::json;
 use state::stored::Stored;
 
 use super::search::HITS;
@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::front::auth::Claim;
 use crate::front::error::HttpError;
 
-/// Longer contents become JSON on another thread, so that no other request waits for them.
+/// While longer contents become JSON, other requests of the thread move to another one.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// A new revision, as an action describes it.
@@ -58,7 +58,7 @@ fn check_name(app: &App, article: &Article, principal: &Principal) -> Result<(),
     let name = &article.name;
     let Some(to) = article.redirect() else { return Ok(()) };
     Err(match reader::may_read(app, principal, to) {
-        true => HttpError::gone(format!("`{name}` is `{to}` now: ask for that")),
+        true => HttpError::gone(format!("`{name}` was renamed to `{to}`")),
         false => redirect::hidden(name),
     })
 }
@@ -112,22 +112,20 @@ pub(crate) async fn revision(
         return Err(HttpError::too_large(detail));
     }
     let bytes = reader::bytes(app, content).await?;
-    if bytes.len() <= INLINE_BYTES_MAX {
-        return Ok(with_content(&render::revision(&name, facts, &names), &bytes));
-    }
-    let rendered = render::revision(&name, facts, &names);
-    Ok(blocking(move || with_content(&rendered, &bytes)).await)
-}
-
-/// The facts of a revision as JSON, with its content as one member more.
-fn with_content(revision: &[u8], bytes: &[u8]) -> Bytes {
-    use base64::Engine as _;
-    let (name, content) = match std::str::from_utf8(bytes) {
-        Ok(text) => ("text", Value::from(text)),
-        Err(_) => ("base64", base64::prelude::BASE64_STANDARD.encode(bytes).into()),
+    let rendered = || {
+        use base64::Engine as _;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => render::read_revision(&name, facts, &names, Content::Text(text)),
+            Err(_) => {
+                let encoded = base64::prelude::BASE64_STANDARD.encode(&bytes);
+                render::read_revision(&name, facts, &names, Content::Base64(&encoded))
+            }
+        }
     };
-    let object = revision.strip_suffix(b"}").unwrap_or(revision);
-    [object, format!(",\"{name}\":{content}}}").as_bytes()].concat().into()
+    Ok(match bytes.len() <= INLINE_BYTES_MAX {
+        true => rendered(),
+        false => tokio::task::block_in_place(rendered),
+    })
 }
 
 /// Some of an article's revisions, as `/article/{name}/history` shows them.

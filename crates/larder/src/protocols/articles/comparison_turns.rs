@@ -71,9 +71,9 @@ async fn in_turn<Loaded>(
         HttpError::unavailable(detail, 2)
     })?;
     let turn = share.turns.take().await;
-    let loaded = tokio::time::timeout(loading_max, load).await.map_err(|_| {
-        HttpError::unavailable("the texts cannot be read now: it takes too long", 5)
-    })??;
+    let loaded = tokio::time::timeout(loading_max, load)
+        .await
+        .map_err(|_| HttpError::unavailable("reading the two versions timed out", 5))??;
     Ok((place, turn, loaded))
 }
 

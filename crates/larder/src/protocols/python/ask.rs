@@ -7,7 +7,7 @@ use account::Principal;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
-use operations::{Basis, Operation, Sender, carry_out};
+use operations::{Basis, Done, Operation, Sender, carry_out};
 use pypi::devpi::View;
 use pypi::{ProjectView, StageName};
 use record::Serial;
@@ -27,9 +27,6 @@ use crate::routes::Surface;
 
 /// How pip and other installers begin their `User-Agent`; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
-
-/// What this server accepts where it makes a request itself.
-const PROGRAMS_ACCEPT: &str = "application/json, */*;q=0.1";
 
 /// A project with at most this many files is looked through at once, without a turn.
 const FEW_FILES: usize = 64;
@@ -65,19 +62,21 @@ impl Ask {
         Ok(Ask { app, head, path, stored, root_url, written, proved })
     }
 
-    /// A request that this server makes for `principal`, who sent `head`, such as by a form. No header of it counts.
+    /// The request of `principal`, who sent `head`, for the page or the file at `path`, with this `Accept`. No header of `head`
+    /// counts.
     ///
     /// # Errors
     /// 503 until the store is loaded.
-    pub(crate) fn acting(
+    pub(super) fn at(
         app: Arc<App>,
         mut head: Parts,
         principal: Principal,
         path: String,
+        accept: &'static str,
     ) -> Result<Ask, HttpError> {
         let stored = auth::stored(&app)?;
         let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
-        head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(PROGRAMS_ACCEPT))]);
+        head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         head.method = Method::GET;
         let (root_url, proved) = (OnceLock::from(root_url), OnceCell::from(Ok(principal)));
         Ok(Ask { app, head, path, stored, root_url, written: Arc::default(), proved })
@@ -125,14 +124,12 @@ impl Ask {
         Site::below(&self.app, &self.head, self.root_url())
     }
 
-    /// Notes a commit of this request, which its response names.
-    pub(crate) fn wrote(&self, serial: Serial) {
-        self.written.fetch_max(serial.0, Relaxed);
-    }
-
-    /// The last commit of this request; zero if there is none.
-    pub(crate) fn written(&self) -> Serial {
-        Serial(self.written.load(Relaxed))
+    /// The outcome of an operation of this request, whose response names the commit.
+    pub(crate) fn done<T>(&self, done: Done<T>) -> T {
+        if let Some(serial) = done.serial {
+            self.written.fetch_max(serial.0, Relaxed);
+        }
+        done.outcome
     }
 
     /// A header's value, where it is text.
@@ -239,21 +236,6 @@ impl Ask {
         Ok(self.app.basis(self.sender().await?)?)
     }
 
-    /// [`Ask::basis`]. If it lacks what the request is about, this process may be behind: then that of the store as it is now.
-    ///
-    /// # Errors
-    /// 503 also if the store does not say how far it is.
-    pub(crate) async fn basis_with(
-        &self,
-        has_all: impl Fn(&Basis) -> bool,
-    ) -> Result<Basis, HttpError> {
-        let basis = self.basis().await?;
-        match has_all(&basis) || !self.is_behind(basis.stored.serial).await? {
-            true => Ok(basis),
-            false => self.basis().await,
-        }
-    }
-
     /// Before a write to an index that this process does not know: another one may have made it a moment ago. Strangers are not
     /// worth the question.
     ///
@@ -296,11 +278,7 @@ impl Ask {
     /// Why it is not carried out.
     pub(crate) async fn carry_out<O: Operation>(&self, wish: &O) -> Result<O::Outcome, Refused> {
         let sender = self.sender().await?;
-        let done = carry_out(&mut self.app.keeper(), &sender, wish).await?;
-        if let Some(serial) = done.serial {
-            self.wrote(serial);
-        }
-        Ok(done.outcome)
+        Ok(self.done(carry_out(&mut self.app.keeper(), &sender, wish).await?))
     }
 }
 

@@ -1,23 +1,25 @@
 //! The audit log of policies, for administrators, and of one index for those who may change it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use account::{Object, Portion, Scope};
+use account::Portion;
 use audit::{EntryPage, Query, anonymise};
 use axum::response::Response;
 use http::StatusCode;
+use operations::{Basis, rights};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
 use super::refused::Refused;
 use super::reply;
-use super::rights::unreadable;
+use crate::app::App;
 use crate::front::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
 pub(crate) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
-    let found = entries(ask, stage, pairs).await?;
+    let found = entries(&ask.app, &ask.asked().await?, stage, pairs).await?;
     let lost = ask.app.python.audit.lost();
     let result = json!({"items": found.entries, "next": found.next, "lost": lost});
     Ok(reply::result(StatusCode::OK, "audit", result, None))
@@ -25,29 +27,22 @@ pub(crate) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refus
 
 /// The entries that this query asks for; of one index, if `stage` is not empty.
 pub(crate) async fn entries<'query>(
-    ask: &Ask,
+    app: &Arc<App>,
+    basis: &Basis,
     stage: &str,
     query: impl Iterator<Item = (Cow<'query, str>, Cow<'query, str>)>,
 ) -> Result<EntryPage, Refused> {
-    const PURPOSE: &str = "reading the audit log";
-    let principal = ask.principal().await?;
-    if stage.is_empty() {
-        if !principal.is_administrator(Scope::ServerAdmin, Object::Server) {
-            return Err(reply::forbidden(ask, PURPOSE, ": it is for administrators").into());
+    let found = match stage {
+        "" => None,
+        name => {
+            let found = basis.stored.index.stage(name);
+            Some(&**found.ok_or_else(|| HttpError::unknown_stage(name))?)
         }
-    } else {
-        let found = ask.stored.index.stage(stage).ok_or_else(|| HttpError::unknown_stage(stage))?;
-        if !found.may_modify(&principal) {
-            if !found.may_read(&principal, Portion::Whole) {
-                return Err(unreadable(&principal, found, Portion::Whole).into());
-            }
-            let cause = ": it is for those who may change the index";
-            return Err(reply::forbidden(ask, PURPOSE, cause).into());
-        }
-    }
+    };
+    rights::check_auditor(basis, found)?;
     let query = Query::of(query).map_err(Refused::bad_request)?;
     let query = if stage.is_empty() { query } else { query.about(stage) };
-    let (app, stored) = (ask.app.clone(), ask.stored.clone());
+    let (app, stored, principal) = (app.clone(), basis.stored.clone(), basis.principal().clone());
     let turns = app.python.audit.queries().clone();
     // A user who may change a base sees that its files were requested through an index that they may not read, but not by whom.
     let (is_everything, asked) = (stage.is_empty(), stage.to_owned());

@@ -60,6 +60,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 const MESSAGE_CHARS_MAX: usize = 400;
 const NAME_CHARS_MAX: usize = 100;
 
+/// What a request for a file accepts: a refusal is JSON.
+const ACCEPTED: &str = "application/json, */*;q=0.1";
+
 /// Bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
@@ -71,25 +74,33 @@ fn kept<'basis>(basis: &'basis Basis, stage: &StageName) -> Result<&'basis Arc<S
 
 /// `GET`: how far the last lock is.
 pub(crate) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let last = last(ask, &ask.stage_name(stage)?).await?;
+    let last = last(&ask.app, &ask.asked().await?, &ask.stage_name(stage)?)?;
     Ok(said(StatusCode::OK, last.as_deref()))
 }
 
 /// How far the last lock is, for a sender who may know.
-pub(crate) async fn last(ask: &Ask, stage: &StageName) -> Result<Option<Arc<Prefetch>>, Refused> {
-    kept(&ask.asked().await?, stage)?;
-    Ok(ask.app.python.prefetches.of(stage))
+pub(crate) fn last(
+    app: &App,
+    basis: &Basis,
+    stage: &StageName,
+) -> Result<Option<Arc<Prefetch>>, Refused> {
+    kept(basis, stage)?;
+    Ok(app.python.prefetches.of(stage))
 }
 
 /// `DELETE`: ends it.
 pub(crate) async fn stop_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
-    let last = stop(ask, &ask.stage_name(stage)?).await?;
+    let last = stop(&ask.app, &ask.asked().await?, &ask.stage_name(stage)?)?;
     Ok(said(StatusCode::OK, last.as_deref()))
 }
 
 /// Ends the last lock.
-pub(crate) async fn stop(ask: &Ask, stage: &StageName) -> Result<Option<Arc<Prefetch>>, Refused> {
-    let last = last(ask, stage).await?;
+pub(crate) fn stop(
+    app: &App,
+    basis: &Basis,
+    stage: &StageName,
+) -> Result<Option<Arc<Prefetch>>, Refused> {
+    let last = last(app, basis, stage)?;
     if let Some(last) = &last {
         last.stop.cancel();
         last.end(Some("somebody stopped it".to_owned()));
@@ -106,26 +117,28 @@ pub(crate) async fn start_prefetch(
     let (stage, principal) = (ask.stage_name(stage)?, ask.principal().await?);
     kept(&ask.asked().await?, &stage)?;
     let received = whole_body(ask, &principal, body, LOCK_BYTES_MAX).await?;
-    let begun = start(ask, &stage, ask.parameter("name"), received).await?;
+    let sender = (&ask.head, ask.sender().await?);
+    let begun = start(&ask.app, sender, &stage, ask.parameter("name"), received).await?;
     Ok(said(StatusCode::ACCEPTED, Some(&begun)))
 }
 
-/// Begins to fetch the files of a lock.
+/// Begins to fetch the files of a lock for a sender, and for the clients who ask as this request does.
 pub(crate) async fn start(
-    ask: &Ask,
+    app: &Arc<App>,
+    (head, sender): (&Parts, Sender),
     stage: &StageName,
     name: Option<String>,
     received: Received,
 ) -> Result<Arc<Prefetch>, Refused> {
-    let lock = parsed_lock(ask, name, received).await?;
+    let lock = parsed_lock(app, name, received).await?;
     // The right may have ended while the lock came.
-    let basis = ask.basis().await?;
+    let basis = app.basis(sender)?;
     let mirror = kept(&basis, stage)?;
-    check_source(&ask.app, mirror)?;
+    check_source(app, mirror)?;
     let sender = basis.principal();
     let by = sender.user_name().map(ToString::to_string).unwrap_or_default();
     let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, Timestamp::now());
-    let begun = ask.app.python.prefetches.begin(stage, prefetch).map_err(|busy| match busy {
+    let begun = app.python.prefetches.begin(stage, prefetch).map_err(|busy| match busy {
         Busy::Mirror => Refused::conflict(
             "the files of a lock are being fetched for this mirror: wait for it, or stop it",
         ),
@@ -135,8 +148,8 @@ pub(crate) async fn start(
         }
     })?;
     let index = OwnIndex {
-        app: ask.app.clone(),
-        head: ask.head.clone(),
+        app: app.clone(),
+        head: head.clone(),
         sender: basis.sender().clone(),
         stage: stage.clone(),
         prefetch: begun.clone(),
@@ -149,7 +162,7 @@ pub(crate) async fn start(
 
 /// The lock in a body.
 async fn parsed_lock(
-    ask: &Ask,
+    app: &App,
     name: Option<String>,
     mut received: Received,
 ) -> Result<Lock, Refused> {
@@ -184,7 +197,7 @@ async fn parsed_lock(
     held.hold(length + shape.memory_bytes(BOUNDS)).map_err(BodyError::from)?;
     // Its memory counts until it has been read, even if the client leaves.
     let reading = move || (Lock::parse_within(&text, BOUNDS), held);
-    let (lock, _held) = parsed(&ask.app, length + values * 8, reading).await;
+    let (lock, _held) = parsed(app, length + values * 8, reading).await;
     let lock = lock.map_err(|problem| unusable(&problem))?;
     if lock.wanted.is_empty() {
         return Err(unusable(&format!("it names no file of an index: {expected}")));
@@ -355,7 +368,7 @@ impl OwnIndex {
     async fn response(&self, url: &str) -> Result<Response, String> {
         let (principal, _) = self.still()?;
         let path = format!("/{}/{url}", self.stage);
-        let ask = Ask::acting(self.app.clone(), self.head.clone(), principal, path);
+        let ask = Ask::at(self.app.clone(), self.head.clone(), principal, path, ACCEPTED);
         let ask = ask.map_err(|error| error.detail().to_owned())?;
         let route = Route::parse(&ask.path, Some(&Method::GET));
         let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;

@@ -7,11 +7,10 @@ use std::sync::LazyLock;
 
 use ::reply::Reply;
 use axum::response::Response;
-use http::header::{ACCEPT, CACHE_CONTROL, WARNING};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, WARNING};
 use http::response::Parts as ResponseParts;
-use http::{HeaderValue, StatusCode};
 use hyper::body::Body as _;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::public_json::{PublicFiles, PublicUrls};
 use pypi::{PageForm, ProjectName, ResolutionOrder, Version};
 use resources::turns::Share;
@@ -23,6 +22,7 @@ use super::refused::Refused;
 use super::reply;
 use super::route::Project;
 use super::simple;
+use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::respond::{Conditions, respond};
 use crate::front::turns;
@@ -37,10 +37,6 @@ const WAITING_BYTES_MAX: u64 = 64 << 10;
 const LARGE_WAITING_MAX: usize = 64;
 
 static LARGE: LazyLock<Share> = LazyLock::new(|| Share::one(LARGE_WAITING_MAX));
-
-/// The names of an index in a URL are encoded, except these characters.
-const STAGE: AsciiSet =
-    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
 
 /// Of a project, or with a `version`, of a release.
 pub(crate) async fn show_public_json(
@@ -84,9 +80,8 @@ fn missing(project: &str) -> Refused {
 async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, Refused> {
     let path = format!("/{stage}/+simple/{name}/");
     let principal = ask.principal().await?;
-    let mut asked = Ask::acting(ask.app.clone(), ask.head.clone(), principal, path)?;
-    let accept = HeaderValue::from_static(PageForm::Json.content_type());
-    asked.head.headers.insert(ACCEPT, accept);
+    let accept = PageForm::Json.content_type();
+    let asked = Ask::at(ask.app.clone(), ask.head.clone(), principal, path, accept)?;
     let project = Project { as_sent: name.to_string(), name: Some(name.clone()) };
     let page = simple::show_simple_page(&asked, stage, &project).await?;
     match page.status() {
@@ -130,7 +125,7 @@ async fn made(
     };
     let order = ResolutionOrder::of(&ask.stored.index, stage);
     let serial = order.map_or(0, |order| order.project_stamp(name.as_str()).0);
-    let stage = utf8_percent_encode(stage, &STAGE).to_string();
+    let stage = in_path(stage);
     let urls = PublicUrls { root: ask.root_url(), stage: &stage };
     let json = files.json(name, shown, version.is_none(), &known, urls, serial);
     Ok((head, Reply::tagged(reply::JSON, json)))

@@ -10,20 +10,23 @@ mod mirrored;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use operations::Basis;
 use operations::pushes::{Order, PushRelease, check_withheld};
-use operations::rights::reader;
+use operations::rights::{check_pusher_outside, reader};
+use operations::{Basis, Done, Sender, carry_out};
 use pypi::change::push::{PushAction, PushOrder, PushSource, PushTarget};
 use pypi::{ProjectName, StageName};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ask::Ask;
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
 use super::write::json_body;
+use crate::app::App;
 use crate::front::auth;
 use crate::front::body::JsonBound;
+
+pub(crate) use self::external::SentUpload;
 
 /// An order: names, and a URL with a user and a password.
 const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
@@ -34,17 +37,35 @@ pub(crate) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     reader(&asked, &source, About::NotYetKnown)?;
     let json = json_body(ask, asked.principal(), body, BOUND).await?;
     let order = PushOrder::parse(json.value, &source).map_err(Refused::bad_request)?;
-    let (status, actions) = push(ask, &source, &order).await?;
+    let (status, actions) = match push(&ask.app, &ask.sender().await?, &source, &order).await? {
+        Pushed::Here(done) => (StatusCode::OK, json!(ask.done(done))),
+        Pushed::Elsewhere { is_whole: true, log } => (StatusCode::OK, json!(log)),
+        Pushed::Elsewhere { is_whole: false, log } => (StatusCode::BAD_GATEWAY, json!(log)),
+    };
     Ok(reply::result(status, "actionlog", actions, None))
 }
 
-/// Pushes a release. The actions say how each went; the status is 502 if another server did not take all of it.
+/// What came of a push.
+pub(crate) enum Pushed {
+    /// Into an index of this server: its actions.
+    Here(Done<Vec<PushAction>>),
+    /// To another server.
+    Elsewhere {
+        /// Whether that took all of it.
+        is_whole: bool,
+        /// What was sent, in order.
+        log: Vec<SentUpload>,
+    },
+}
+
+/// Pushes a release.
 pub(crate) async fn push(
-    ask: &Ask,
+    app: &App,
+    sender: &Sender,
     source: &StageName,
     order: &PushOrder,
-) -> Result<(StatusCode, Value), Refused> {
-    let bad = |error| Refused::bad_request(error);
+) -> Result<Pushed, Refused> {
+    let content = || order.content.clone().map_err(Refused::bad_request);
     // The body may have taken long: the right to read is checked again.
     let name = ProjectName::normalize(&order.name).ok();
     let about = About::Project(name.as_ref());
@@ -55,36 +76,30 @@ pub(crate) async fn push(
         }
         _ => true,
     };
-    let basis = ask.basis_with(has_release).await?;
+    let basis = app.basis_with(sender, has_release).await?;
     let from = reader(&basis, source, about)?;
     if from.config().is_mirror() {
-        return mirrored::push(ask, from, order, order.content().map_err(bad)?).await;
+        return mirrored::push(app, sender, from, order, content()?).await;
     }
     let index = &basis.stored.index;
     let found = PushSource::find(index, source, &order.name, &order.version)?;
-    let content = order.content().map_err(bad)?;
+    let content = content()?;
     check_withheld(&basis, &found, content)?;
     let files = found.files(content, &order.name)?;
-    match order.target().map_err(bad)? {
+    match order.target.clone().map_err(Refused::bad_request)? {
         PushTarget::Stage(target) => {
-            auth::admit_to_disk(&ask.app, basis.principal()).await?;
+            auth::admit_to_disk(app, basis.principal()).await?;
             let (source, name) = (source.clone(), order.name.clone());
             let version = order.version.clone();
             let order = Order { source, target, name, version, content };
-            Ok(done(ask.carry_out(&PushRelease(order)).await?))
+            Ok(Pushed::Here(carry_out(&mut app.keeper(), sender, &PushRelease(order)).await?))
         }
         PushTarget::External { url, username, password, register_project } => {
-            let release = external::Release::find(ask, &found, order, files).await?;
-            let target = external::Target::new(&ask.app.limits.egress, &url, &username, &password)?;
-            let principal = basis.principal();
+            let release = external::Release::find(app, &found, order, files).await?;
+            let target = external::Target::new(&app.limits.egress, &url, &username, &password)?;
             let project = about.of(found.stage);
-            let object = found.stage.object(project.portion());
-            external::release(ask, principal, object, &release, &target, register_project).await
+            check_pusher_outside(&basis, found.stage, project.portion())?;
+            external::release(app, &basis, &release, &target, register_project).await
         }
     }
-}
-
-/// What a push into an index did.
-fn done(actions: Vec<PushAction>) -> (StatusCode, Value) {
-    (StatusCode::OK, json!(actions))
 }

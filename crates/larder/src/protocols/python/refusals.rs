@@ -13,6 +13,10 @@ use super::{policy, reply};
 use crate::front::error::HttpError;
 use crate::front::refusals::status;
 
+/// What senders without it, or with a token that lacks the right, are told.
+const PUSH_OUTSIDE_NEEDS: &str =
+    "to push to another server, a user and a password, or a token for uploads, are needed";
+
 /// The answer to a request without success.
 pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
     let refusal = match refused {
@@ -27,6 +31,12 @@ pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
             let cause = cause(ask, &denied);
             match &denied.right {
                 Right::Remove(purpose) => reply::forbidden(ask, purpose, &cause),
+                Right::PushOutside if denied.by.is_none() || denied.lack.is_some() => {
+                    let lack =
+                        denied.lack.as_ref().map_or_else(String::new, |it| format!(": {it}"));
+                    let text = format!("{PUSH_OUTSIDE_NEEDS}{lack}");
+                    challenged(reply::message(StatusCode::UNAUTHORIZED, &text))
+                }
                 // devpi's answer to everybody who may not push.
                 Right::Push(_) => challenged(reply::message(
                     StatusCode::UNAUTHORIZED,
@@ -79,6 +89,14 @@ pub(crate) fn words_of_rule(rule: &Rule) -> (StatusCode, String) {
     match rule {
         Rule::NoUser(NoUser(user)) | Rule::DeleteUser(DeleteUserError::NoUser(NoUser(user))) => {
             (status(Kind::NotFound), format!("no user '{user}'"))
+        }
+        // What a request can say of it.
+        Rule::NoRetention => {
+            let text = format!("{rule}, or send {{\"versions\": …}} or {{\"days\": …}}");
+            (status(rule.kind()), text)
+        }
+        Rule::Index(ChangeError::NameHeld(_)) => {
+            (status(rule.kind()), format!("{rule}, which `release_name=1` releases"))
         }
         rule => (status(rule.kind()), rule.to_string()),
     }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::StatusCode;
 use operations::Refusal;
 use pypi::ChangeError;
+use state::stored::WriteFailure;
 
 use crate::front::body::BodyError;
 use crate::front::error::HttpError;
@@ -31,6 +32,12 @@ impl From<Response> for Refused {
 impl From<HttpError> for Refused {
     fn from(error: HttpError) -> Refused {
         Refused::Failure(error)
+    }
+}
+
+impl From<WriteFailure> for Refused {
+    fn from(failure: WriteFailure) -> Refused {
+        Refused::Failure(failure.into())
     }
 }
 

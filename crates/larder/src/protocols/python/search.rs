@@ -14,7 +14,6 @@ use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
 use jiff::Timestamp;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pypi::policy::shown_versions;
 use pypi::{Judge, Project, ProjectName, RefusedFiles, ResolutionOrder, Stage, Version};
 use record::Digest;
@@ -31,6 +30,7 @@ use super::reply;
 use super::rights::{About, check_reader, no_stage};
 use super::write::whole_body;
 use crate::app::App;
+use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::front::search_words::distinct_words;
@@ -188,14 +188,9 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
     stream::iter(reading).buffered(READ_AT_ONCE).try_collect().await
 }
 
-/// Names of a path are encoded, except these characters.
-const SEGMENT: AsciiSet =
-    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'@').remove(b'/');
-
 /// The path of a project's JSON, below the root.
 fn path(hit: &Hit) -> String {
-    let stage = utf8_percent_encode(&hit.stage, &SEGMENT);
-    format!("{stage}/{}", utf8_percent_encode(&hit.project, &SEGMENT))
+    format!("{}/{}", in_path(&hit.stage), in_path(&hit.project))
 }
 
 #[derive(Template)]

@@ -219,7 +219,7 @@ pub(crate) async fn refresh_page(
         return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
     }
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
-    mirrored::refresh(ask, stage, name).await?;
+    mirrored::refresh(&ask.app, &ask.asked().await?, stage, name).await?;
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
     Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
 }

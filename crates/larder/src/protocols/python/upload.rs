@@ -172,11 +172,7 @@ where
     M: Future<Output = Result<O, Refusal>>,
 {
     let sender = ask.sender().await?;
-    let done = carry_out_with(&mut ask.app.keeper(), &sender, make).await?;
-    if let Some(serial) = done.serial {
-        ask.wrote(serial);
-    }
-    Ok(done.outcome)
+    Ok(ask.done(carry_out_with(&mut ask.app.keeper(), &sender, make).await?))
 }
 
 /// Takes the form in: fields into memory, the file into a spool.

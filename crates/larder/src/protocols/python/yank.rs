@@ -7,9 +7,9 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use operations::Right;
 use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
 use operations::rights::{About, check_keeper, remover};
+use operations::{Done, Right, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
 use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
@@ -21,7 +21,7 @@ use super::refused::Refused;
 use super::reply;
 use super::route::{FilePath, Project};
 use super::write::optional_json_body;
-use crate::app::keeper::carry_out_long;
+use crate::app::App;
 use crate::front::auth;
 use crate::front::body::JsonBound;
 use crate::front::error::HttpError;
@@ -198,7 +198,8 @@ pub(crate) async fn apply_retention(
         }),
     };
     let is_dry = ask.has_flag("dry_run");
-    let (rule, removals) = remove_old_versions(ask, stage, own, is_dry).await?;
+    let done = remove_old_versions(&ask.app, &ask.sender().await?, stage, own, is_dry).await?;
+    let (rule, removals) = ask.done(done);
     let size_bytes: u64 = removals.iter().map(|removal| removal.size_bytes).sum();
     let removals: Vec<Value> = removals
         .iter()
@@ -222,25 +223,22 @@ pub(crate) async fn apply_retention(
 
 /// The rule that was applied, and the versions that it removed, or with `is_dry` would remove.
 pub(crate) async fn remove_old_versions(
-    ask: &Ask,
+    app: &App,
+    sender: &Sender,
     stage: StageName,
     rule: Option<RetentionRule>,
     is_dry: bool,
-) -> Result<(RetentionRule, Vec<Removal>), Refused> {
-    let index = &ask.stored.index;
-    let days = rule.or_else(|| Some(RetentionRule::of(index.stage(stage.as_str())?)));
+) -> Result<Done<(RetentionRule, Vec<Removal>)>, Refused> {
+    let stored = auth::stored(app)?;
+    let days = rule.or_else(|| Some(RetentionRule::of(stored.index.stage(stage.as_str())?)));
     if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
-        let checked = ask.app.clocks.check().await;
+        let checked = app.clocks.check().await;
         checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
     }
     let removing = RemoveOldVersions { stage, rule, is_dry };
     // A large stage takes its time.
-    let _turn = turn(&ask.app.limits.making_answers[Surface::Python as usize]).await?;
-    let done = carry_out_long(&ask.app, &ask.sender().await?, &removing).await?;
-    if let Some(serial) = done.serial {
-        ask.wrote(serial);
-    }
-    Ok(done.outcome)
+    let _turn = turn(&app.limits.making_answers[Surface::Python as usize]).await?;
+    Ok(carry_out_long(&mut app.keeper(), sender, &removing).await?)
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {

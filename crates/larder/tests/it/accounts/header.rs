@@ -136,7 +136,7 @@ fn nobody_is_named_who_did_not_ask() {
     for target in ["/", "/docs", "/packages/", "/ann/dev/attest", "/missing"] {
         let both = [ACCEPT, cookie, crate::server::ROOT];
         server.client.get_with(target, &both).lacks("Logged in as");
-        // Programs get what they got.
+        // What programs get is unchanged.
         let program = server.client.get_with(target, &[cookie, ("Accept", "*/*")]);
         program.lacks("Logged in as");
     }

@@ -190,7 +190,7 @@ fn what_is_asked_wrongly_is_refused() {
         ("GET", "/+tokens?whose=bob", "", 400, "`whose`"),
         ("GET", "/+tokens?user=alice&user=bob", "", 400, "twice"),
         ("GET", "/+tokens?user=a/b", "", 400, "a/b"),
-        ("GET", "/+tokens?unused=long", "", 400, "`long` is no length of time"),
+        ("GET", "/+tokens?unused=long", "", 400, "`long` is not a length of time"),
         ("GET", "/+tokens?unused=1d&unused=2d", "", 400, "twice"),
         ("GET", "/+tokens?user=*", "", 403, "only administrators"),
         ("POST", "/+tokens?user=*", all, 400, "`*` is no user"),

@@ -85,7 +85,7 @@ fn histories_and_differences_are_pages() {
     server.browse("/article/a?version=7").expect(404);
     server.browse("/article/a?x=1").expect(400);
     server.page("/article/a/diff?from=2&to=2").says("Both have the same text.");
-    // Programs get what they got.
+    // What programs get is unchanged.
     assert!(server.get("/article/a/diff?from=1&to=2").text().starts_with("--- a\tversion 1"));
     server.get("/article/a/history").has("content-type", "application/json");
     server.get("/article/a?version=1").expect(400);

@@ -211,7 +211,7 @@ fn actions_rename_and_tell() {
     let version = act("article.get_version", json!({"name": "a"})).json();
     assert_eq!(version, json!({"version": 2, "deleted": true, "redirect_to": "b"}));
     for action in ["article.get", "article.history"] {
-        act(action, json!({"name": "a"})).expect(410).says("`a` is `b` now");
+        act(action, json!({"name": "a"})).expect(410).says("`a` was renamed to `b`");
     }
     act("article.rename", json!({"name": "a", "version": 2, "to": "c"})).expect(409);
 }

@@ -151,7 +151,7 @@ fn urls_of_folders_lead_to_their_page_or_list() {
         ask().get(&format!("/article/{folder}/")).expect(404);
     }
     ask().get("/article/guide//").expect(400);
-    // Programs get what they got.
+    // What programs get is unchanged.
     server.get("/article/guide/").expect(400);
     assert_snapshot!("folder", shown(&server.page("/articles?prefix=guide/")));
     let all = server.page("/articles?prefix=guide/&limit=100");

@@ -103,6 +103,10 @@ pub(super) const TABLE: &[Row] = &[
         make_article(case);
         Sent::new("POST", format!("/article/{}/1?restore=1", article(case)))
     }),
+    row("POST /article/{article}/{version}", "rename", ArticleWrite, CONFIGURED, 201, |case| {
+        make_article(case);
+        Sent::new("POST", format!("/article/{0}/1?rename={0}/new", article(case)))
+    }),
     row("DELETE /article/{article}/{version}", "", ArticleWrite, CONFIGURED, 200, |case| {
         make_article(case);
         Sent::new("DELETE", format!("/article/{}/1", article(case)))

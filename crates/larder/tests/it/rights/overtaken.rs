@@ -7,7 +7,7 @@ use account::change;
 use account::{Identity, Means, Password, Principal, Scopes, TokenId};
 use jiff::Timestamp;
 use net::ClientAddress;
-use operations::{Decided, Sender, decided};
+use operations::{Basis, Decided, Name, Operation, Refusal, Sender, carry_out_with};
 use record::{Batch, Expected, Key};
 
 use super::{Case, Role, World};
@@ -18,6 +18,19 @@ fn proved(case: &Case<'_>, means: Means) -> Principal {
     let stored = case.world.stored();
     let user = stored.accounts.user(&case.name()).expect("the sender").clone();
     Principal::User(Identity { user, means, scopes: Scopes::ALL, limits: None })
+}
+
+/// A wish that no rule forbids.
+struct Note(Option<Batch>);
+
+impl Operation for Note {
+    const NAME: Name = Name::ImportRecords;
+
+    type Outcome = ();
+
+    fn decide(&self, _: &Basis) -> Result<Decided<()>, Refusal> {
+        Ok(Decided::new(self.0.clone(), ()))
+    }
 }
 
 /// Another write that is committed meanwhile.
@@ -35,13 +48,13 @@ fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part:
     let sender = Sender::Client { proved, address, path };
     let mut decisions = Vec::new();
     let mut keeper = app.keeper();
-    let deciding = decided(&mut keeper, &sender, |basis| {
+    let deciding = carry_out_with(&mut keeper, &sender, |basis| {
         decisions.push(match basis.ended() {
             None => format!("in {} groups", basis.principal().groups().count()),
             Some(refusal) => refusal.to_string(),
         });
         if decisions.len() > 1 {
-            return ready(Ok(Decided::new(None, ())));
+            return ready(Ok(Note(None)));
         }
         let batch = meanwhile(&case, token);
         // Another thread, for this one drives the decision.
@@ -50,7 +63,7 @@ fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part:
         });
         let key = Key::new("note/decided").expect("a key");
         let batch = Batch::new().put(key, Expected::Anything, "{}", Vec::new());
-        ready(Ok(Decided::new(batch, ())))
+        ready(Ok(Note(Some(batch))))
     });
     let done = wait_for(deciding).expect("a decision");
     assert_eq!(done.serial, None, "nothing is written");

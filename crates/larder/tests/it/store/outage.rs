@@ -37,7 +37,11 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
             }
             503 => {
                 text.says("\r\nretry-after: ");
-                let told = ["nothing was written", "shows later", "not visible here yet"];
+                let told = [
+                    "nothing was written",
+                    "whether it succeeded is unknown",
+                    "not visible here yet",
+                ];
                 assert!(told.iter().any(|told| text.contains(told)), "{text}");
                 account.refused.fetch_add(1, SeqCst);
                 std::thread::sleep(std::time::Duration::from_millis(20));

@@ -128,7 +128,7 @@ fn a_pushs_body() {
     let source = stage_name("alice/dev");
     let parse = |json| {
         let order = PushOrder::parse(json, &source)?;
-        Ok((order.name.clone(), order.version.clone(), order.content()?, order.target()?))
+        Ok((order.name, order.version, order.content?, order.target?))
     };
     let parsed =
         parse(json!({"name": "Foo", "version": "1", "targetindex": "bob/x", "no_docs": true}));

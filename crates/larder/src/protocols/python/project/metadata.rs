@@ -91,7 +91,7 @@ impl Opened {
             let Some(blob) = blob else { continue };
             // Any number of bases may have metadata for one version.
             if opened.bytes + blob.size_bytes() > LARGE_BYTES_MAX && !opened.blobs.is_empty() {
-                tracing::warn!(%digest, "the metadata of a release is left out, since that of others beside it is large");
+                tracing::warn!(%digest, "the metadata of a release is left out: with it, the answer would be too large");
                 continue;
             }
             opened.bytes += blob.size_bytes();

@@ -7,28 +7,27 @@
 //! read what only this machine can reach.
 
 use std::time::Duration;
+use std::{fmt, iter};
 
-use account::{Object, Principal, Scope};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
-use http::StatusCode;
 use hyper::ext::ReasonPhrase;
 use net::{Egress, NotPublic};
+use operations::{Basis, Given};
 use pypi::change::push::{PushOrder, PushSource};
 use pypi::{FileRole, Filename, ProjectName, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Client, Response as Answer, Url};
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 use state::release_metadata;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::Pushed;
+use crate::app::App;
 use crate::front::error::HttpError;
-use crate::protocols::python::ask::Ask;
-use crate::protocols::python::policy::{self, Given};
-use crate::protocols::python::refusals::challenged;
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::reply;
 
 /// Largest provenance that is read: attestations and their envelope.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
@@ -50,6 +49,35 @@ pub(super) struct Target<'order> {
     stall_timeout: Duration,
 }
 
+/// What was sent to another server, and how that ended.
+pub(crate) struct SentUpload {
+    /// The server's status; -1 if there is none.
+    status: i32,
+    /// What was sent, and the reason of a refusal; or why there is no status.
+    words: Vec<String>,
+}
+
+impl SentUpload {
+    /// Whether the server took it.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self.status, 200 | 201)
+    }
+}
+
+impl fmt::Display for SentUpload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status, self.words.join(" "))
+    }
+}
+
+/// `[status, word, …]`, as devpi's client reads it.
+impl Serialize for SentUpload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let words = self.words.iter().map(|word| Value::from(word.as_str()));
+        serializer.collect_seq(iter::once(Value::from(self.status)).chain(words))
+    }
+}
+
 /// How one upload ended.
 struct UploadReply {
     status: u16,
@@ -59,6 +87,17 @@ struct UploadReply {
 impl UploadReply {
     fn is_success(&self) -> bool {
         matches!(self.status, 200 | 201)
+    }
+
+    /// The upload of `parts` that ended so; `exception` stands for them if there was no answer.
+    fn of(self, parts: &[&str], exception: &str) -> SentUpload {
+        match self.status {
+            0 => SentUpload { status: -1, words: vec![exception.to_owned(), self.text] },
+            status => SentUpload {
+                status: status.into(),
+                words: parts.iter().map(|part| (*part).to_owned()).collect(),
+            },
+        }
     }
 
     /// Whether files can follow after this answer to a registration. Indexes without registration answer 410.
@@ -73,35 +112,15 @@ impl UploadReply {
 }
 
 pub(super) async fn release(
-    ask: &Ask,
-    principal: &Principal,
-    object: Object<'_>,
+    app: &App,
+    basis: &Basis,
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
-) -> Result<(StatusCode, Value), Refused> {
-    // Anonymous senders cannot make this server send anything.
-    let lack = principal.lack(Scope::PythonUpload, object);
-    if principal.user_name().is_none() || lack.is_some() {
-        let needed =
-            "to push to another server, a user and a password, or a token for uploads, are needed";
-        let cause = lack.map_or_else(String::new, |lack| format!(": {lack}"));
-        let refused = reply::message(StatusCode::UNAUTHORIZED, &format!("{needed}{cause}"));
-        return Err(challenged(refused).into());
-    }
-    if !ask.app.config.python.acl_push_outside.admits(principal, Scope::PythonUpload, object) {
-        let name = principal.user_name().map_or("nobody", |name| name.as_str());
-        let cause = match ask.app.config.python.devpi_defaults {
-            true => String::new(),
-            false => format!(": `{name}` is not in `python.acl_push_outside`"),
-        };
-        let text = format_args!("no permission to push to other servers{cause}");
-        return Err(Refused::rule(StatusCode::FORBIDDEN, text));
-    }
-    let mut log: Vec<Value> = Vec::new();
-    let is_done = release.push(ask, target, register_project, &mut log).await;
-    let status = if is_done { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
-    Ok((status, log.into()))
+) -> Result<Pushed, Refused> {
+    let mut log = Vec::new();
+    let is_whole = release.push(app, basis, target, register_project, &mut log).await;
+    Ok(Pushed::Elsewhere { is_whole, log })
 }
 
 /// The release to push.
@@ -118,7 +137,7 @@ pub(super) struct Release<'stage> {
 impl<'stage> Release<'stage> {
     /// Finds these files of the release, and its metadata.
     pub(super) async fn find(
-        ask: &Ask,
+        app: &App,
         source: &PushSource<'stage>,
         order: &'stage PushOrder,
         all: Vec<&'stage ReleaseFile>,
@@ -127,7 +146,7 @@ impl<'stage> Release<'stage> {
         let of = |role| all.iter().copied().filter(|file| file.role() == role).collect();
         let (files, docs) = (of(FileRole::Release), of(FileRole::Docs));
         let known = source.release;
-        let bytes = ask.app.store.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
+        let bytes = app.store.blobs.bytes(known.metadata, release_metadata::BYTES_MAX).await;
         let bytes = bytes.map_err(|error| {
             tracing::error!(%error, "a release's metadata cannot be read");
             HttpError::unavailable("the release's metadata cannot be read now", 5)
@@ -141,17 +160,18 @@ impl<'stage> Release<'stage> {
     /// Uploads one file after the other; `log` says how each went. True if all were accepted.
     async fn push(
         &self,
-        ask: &Ask,
+        app: &App,
+        basis: &Basis,
         target: &Target<'_>,
         register: bool,
-        log: &mut Vec<Value>,
+        log: &mut Vec<SentUpload>,
     ) -> bool {
         if register {
             let form = self.form("submit");
             let outcome = target.post(form, still()).await;
             let goes_on = outcome.lets_files_follow();
-            let entry = vec![json!("register"), json!(self.name), json!(self.version)];
-            tell(log, outcome, entry, "exception on register:");
+            let sent = ["register", self.name, self.version];
+            log.push(outcome.of(&sent, "exception on register:"));
             if !goes_on {
                 return false;
             }
@@ -159,12 +179,16 @@ impl<'stage> Release<'stage> {
         let mut is_done = true;
         for file in &self.files {
             // Noted before its first byte leaves, however the upload ends, and also if the client leaves.
-            let given = Given::Own(file);
-            policy::note_given(ask, self.stage, self.stage, self.project, given).await;
-            let outcome = match self.part(ask, file, file.filename()).await {
+            let now = app.basis_on(basis.stored.clone(), basis.sender().clone());
+            for entry in now
+                .noting(|noter| noter.given(self.stage, self.stage, self.project, Given::Own(file)))
+            {
+                app.python.audit.note(entry);
+            }
+            let outcome = match self.part(app, file, file.filename()).await {
                 Ok((part, movement)) => {
                     let mut form = self.file_form(file).part("content", part);
-                    if let Some(attestations) = attestations(ask, file).await {
+                    if let Some(attestations) = attestations(app, file).await {
                         form = form.text("attestations", attestations);
                     }
                     target.post(form, movement).await
@@ -173,9 +197,8 @@ impl<'stage> Release<'stage> {
             };
             let (is_success, is_answer) = (outcome.is_success(), outcome.is_answer());
             let path = format!("{}/{}", self.stage.name(), file.path());
-            let text = if is_success { "" } else { outcome.text.as_str() };
-            let entry = vec![json!("upload"), json!(path), json!(text)];
-            tell(log, outcome, entry, "exception on release upload:");
+            let text = if is_success { String::new() } else { outcome.text.clone() };
+            log.push(outcome.of(&["upload", &path, &text], "exception on release upload:"));
             is_done &= is_success;
             if !is_answer {
                 return false;
@@ -183,7 +206,7 @@ impl<'stage> Release<'stage> {
         }
         for docs in &self.docs {
             let filename = format!("{}.zip", self.name);
-            let outcome = match self.part(ask, docs, &filename).await {
+            let outcome = match self.part(app, docs, &filename).await {
                 Ok((part, movement)) => {
                     let form = Form::new()
                         .text(":action", "doc_upload")
@@ -195,8 +218,8 @@ impl<'stage> Release<'stage> {
                 Err(text) => UploadReply { status: 0, text },
             };
             is_done &= outcome.is_success();
-            let entry = vec![json!("docfile"), json!(self.name)];
-            tell(log, outcome, entry, "exception on documentation upload:");
+            let sent = ["docfile", self.name];
+            log.push(outcome.of(&sent, "exception on documentation upload:"));
         }
         is_done
     }
@@ -234,11 +257,11 @@ impl<'stage> Release<'stage> {
     /// The file's bytes, read as they are sent, and the movement of that.
     async fn part(
         &self,
-        ask: &Ask,
+        app: &App,
         file: &ReleaseFile,
         filename: &str,
     ) -> Result<(Part, Movement), String> {
-        let blob = ask.app.store.blobs.open_blob(*file.digest()).await.map_err(|error| {
+        let blob = app.store.blobs.open_blob(*file.digest()).await.map_err(|error| {
             tracing::error!(%error, "a file cannot be read");
             "the file cannot be read from the store now".to_owned()
         })?;
@@ -253,9 +276,9 @@ impl<'stage> Release<'stage> {
 }
 
 /// The attestations that a file was uploaded with, as an upload sends them.
-async fn attestations(ask: &Ask, file: &ReleaseFile) -> Option<String> {
+async fn attestations(app: &App, file: &ReleaseFile) -> Option<String> {
     let digest = *file.provenance()?;
-    let bytes = ask.app.store.blobs.bytes(digest, PROVENANCE_BYTES_MAX).await;
+    let bytes = app.store.blobs.bytes(digest, PROVENANCE_BYTES_MAX).await;
     let bytes = bytes.inspect_err(|error| tracing::error!(%error, "a provenance cannot be read"));
     pypi::attestation::attestations_of(&bytes.ok()??)
 }
@@ -285,17 +308,6 @@ async fn stalled(mut movement: Movement, stall_timeout: Duration) {
             return sleep(stall_timeout).await;
         }
     }
-}
-
-/// Notes how an upload ended: the server's status, or -1 and why there is none.
-fn tell(log: &mut Vec<Value>, outcome: UploadReply, entry: Vec<Value>, exception: &str) {
-    if outcome.status == 0 {
-        log.push(json!([-1, exception, outcome.text]));
-        return;
-    }
-    let mut told = vec![json!(outcome.status)];
-    told.extend(entry);
-    log.push(told.into());
 }
 
 impl<'order> Target<'order> {

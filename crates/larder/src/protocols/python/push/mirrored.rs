@@ -10,6 +10,7 @@ use futures_util::TryStreamExt as _;
 use http::StatusCode;
 use mirrors::{FileAnswer, Mirror};
 use operations::pushes::{ApproveRelease, Order, check_withheld_upstream};
+use operations::{Sender, carry_out};
 use pypi::archive::{ArchiveError, ArchiveFacts, ArchiveLimits, inspect};
 use pypi::change::push::{ApprovedFile, PushContent, PushOrder, PushTarget};
 use pypi::upstream::UpstreamFile;
@@ -17,15 +18,14 @@ use pypi::{ChangeError, FileKind, Filename, Metadata, ProjectName, Stage, Versio
 use rawzip::FileReader;
 use record::Digest;
 use resources::bodies::Holder;
-use serde_json::{Map, Value, json};
-use state::release_metadata;
+use serde_json::{Map, json};
+use state::{release_metadata, security};
 use store::{BlobError, SpooledBlob};
 
-use super::done;
+use super::Pushed;
+use crate::app::App;
 use crate::front::auth;
-use crate::front::body::client;
 use crate::front::error::HttpError;
-use crate::protocols::python::ask::Ask;
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::simple::mirrored::failed;
 
@@ -37,13 +37,14 @@ const MEMORY_BYTES: usize = 8 << 20;
 
 /// Pushes the release that `order` names from the mirror `source`.
 pub(super) async fn push(
-    ask: &Ask,
+    app: &App,
+    sender: &Sender,
     source: &Arc<Stage>,
     order: &PushOrder,
     content: PushContent,
-) -> Result<(StatusCode, Value), Refused> {
+) -> Result<Pushed, Refused> {
     let stage = source.name();
-    let target = match order.target().map_err(Refused::bad_request)? {
+    let target = match order.target.clone().map_err(Refused::bad_request)? {
         PushTarget::Stage(target) => target,
         PushTarget::External { .. } => return Err(ChangeError::Mirror(stage.clone()).into()),
     };
@@ -56,13 +57,12 @@ pub(super) async fn push(
     let project = &ProjectName::normalize(&order.name).map_err(|_| nothing())?;
     let version = Version::parse(&order.version).map_err(|_| nothing())?;
     // Nothing is fetched for senders who may not push it.
-    let basis = ask.basis().await?;
+    let basis = app.basis(sender.clone())?;
     order.admit(&basis)?;
-    auth::admit_to_disk(&ask.app, basis.principal()).await?;
+    auth::admit_to_disk(app, basis.principal()).await?;
     let holder = basis.principal().user_name().cloned();
-    let holder =
-        holder.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
-    let mirrors = &ask.app.python.mirrors;
+    let holder = holder.map_or_else(|| Holder::Client(security::client().key()), Holder::User);
+    let mirrors = &app.python.mirrors;
     let mirror = mirrors.of(source).ok_or_else(nothing)?;
     let page = mirrors.page_to_judge_by(&mirror, project).await;
     let page = page.map_err(|trouble| failed(stage.as_str(), &trouble))?.ok_or_else(nothing)?;
@@ -87,7 +87,7 @@ pub(super) async fn push(
     }
     check_withheld_upstream(&basis, source, project, &page, files.iter().copied())?;
     drop(basis);
-    let mut held = ask.app.limits.bodies.begin(holder).map_err(HttpError::from)?;
+    let mut held = app.limits.bodies.begin(holder).map_err(HttpError::from)?;
     held.hold(MEMORY_BYTES).map_err(HttpError::from)?;
     let said = Map::from_iter([
         ("name".to_owned(), json!(order.name)),
@@ -97,7 +97,7 @@ pub(super) async fn push(
     let mut metadata = Metadata::default().with_empty_fields();
     let mut approved = Vec::with_capacity(files.len());
     for &file in &files {
-        let (file, own) = fetched(ask, &mirror, project, &version, file, &said).await?;
+        let (file, own) = fetched(app, &mirror, project, &version, file, &said).await?;
         if let Some(own) = own {
             metadata.merge(own);
         }
@@ -106,22 +106,22 @@ pub(super) async fn push(
     // However a file spells it.
     metadata.merge(said);
     let metadata = release_metadata::blob(&metadata).map_err(Refused::bad_request)?;
-    let metadata = put(ask, metadata).await?;
+    let metadata = put(app, metadata).await?;
     let (project, page, files) = (project.clone(), page.clone(), approved);
     let approving = ApproveRelease { order, project, metadata, page, files };
-    Ok(done(ask.carry_out(&approving).await?))
+    Ok(Pushed::Here(carry_out(&mut app.keeper(), sender, &approving).await?))
 }
 
 /// Fetches a file and stores it; returns what is known of it, and its metadata, if it has some.
 async fn fetched(
-    ask: &Ask,
+    app: &App,
     mirror: &Arc<Mirror>,
     project: &ProjectName,
     version: &Version,
     file: &UpstreamFile,
     said: &Metadata,
 ) -> Result<(ApprovedFile, Option<Metadata>), Refused> {
-    let config = &ask.app.config.python;
+    let config = &app.config.python;
     let name = &*file.filename;
     let filename = match Filename::of_upload(name, project.as_str(), version) {
         // As for an upload, no installer knows such a file.
@@ -131,8 +131,8 @@ async fn fetched(
         checked => checked,
     };
     let filename = filename.map_err(|error| unfit(name, &error))?;
-    let staged = spooled(ask, mirror, project, file).await?;
-    let facts = match looked_into(ask, &staged, &filename).await {
+    let staged = spooled(app, mirror, project, file).await?;
+    let facts = match looked_into(app, &staged, &filename).await {
         Err(ArchiveError::Unreadable { .. }) if config.devpi_defaults => None,
         Err(ArchiveError::Io(error)) => {
             tracing::error!(%error, "a pushed file cannot be read");
@@ -149,7 +149,7 @@ async fn fetched(
     }
     let is_wheel = filename.kind() == FileKind::Wheel;
     let core_metadata = match facts.and_then(|facts| facts.metadata).filter(|_| is_wheel) {
-        Some(bytes) => Some(put(ask, Bytes::from(bytes)).await?),
+        Some(bytes) => Some(put(app, Bytes::from(bytes)).await?),
         None => None,
     };
     let requires_python = match &metadata {
@@ -168,20 +168,20 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// The bytes of a file, through the cache of the mirror, which compares them with upstream's page.
 async fn spooled(
-    ask: &Ask,
+    app: &App,
     mirror: &Arc<Mirror>,
     project: &ProjectName,
     file: &UpstreamFile,
 ) -> Result<SpooledBlob, Refused> {
-    let bytes_max = ask.app.config.python.file_bytes_max;
+    let bytes_max = app.config.python.file_bytes_max;
     let stage = &mirror.stage;
-    let answer = ask.app.python.mirrors.fetched_file(mirror, project, file).await;
+    let answer = app.python.mirrors.fetched_file(mirror, project, file).await;
     let answer = answer.map_err(|trouble| failed(stage, &trouble))?;
     let FileAnswer::File(answer) = answer else {
         let text = format!("the upstream of {stage} lists {}, and does not have it", file.filename);
         return Err(HttpError::refused(StatusCode::BAD_GATEWAY, text).into());
     };
-    let mut upload = ask.app.store.blobs.begin(bytes_max);
+    let mut upload = app.store.blobs.begin(bytes_max);
     let mut pieces = std::pin::pin!(answer.body.stream(0, None, || PIECE_BYTES));
     loop {
         let piece = pieces.try_next().await.map_err(|error| {
@@ -205,7 +205,7 @@ async fn spooled(
 
 /// Opens the archive, on a thread that may take long.
 async fn looked_into(
-    ask: &Ask,
+    app: &App,
     staged: &SpooledBlob,
     filename: &Filename,
 ) -> Result<ArchiveFacts, ArchiveError> {
@@ -213,11 +213,11 @@ async fn looked_into(
     let (size_bytes, filename) = (staged.size_bytes, filename.clone());
     let looking =
         move || inspect(FileReader::from(opened), size_bytes, &filename, &ArchiveLimits::default());
-    ask.app.limits.bodies.parsing.run(looking).await
+    app.limits.bodies.parsing.run(looking).await
 }
 
-async fn put(ask: &Ask, bytes: Bytes) -> Result<Digest, HttpError> {
-    Ok(ask.app.store.blobs.put(bytes).await.map_err(unwritable)?.digest)
+async fn put(app: &App, bytes: Bytes) -> Result<Digest, HttpError> {
+    Ok(app.store.blobs.put(bytes).await.map_err(unwritable)?.digest)
 }
 
 /// A file that no upload could add.

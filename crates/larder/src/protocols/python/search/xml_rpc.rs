@@ -29,7 +29,7 @@ pub(super) struct Query {
 pub(super) enum CallError {
     #[error("the body is not XML: {0}")]
     Xml(String),
-    #[error("the method `{0}` is not there: `search` is")]
+    #[error("unknown method `{0}`: only `search` is supported")]
     Method(String),
     #[error("the elements lie deeper than {DEPTH_MAX}")]
     Depth,

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
+use account::Portion;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
+use operations::Basis;
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -25,7 +27,7 @@ use crate::front::respond::{Conditions, respond_now};
 use crate::front::turns::turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::reply as answer;
-use crate::protocols::python::rights::{About, admit, refused_reader};
+use crate::protocols::python::rights::{About, admit, check_reader, refused_reader};
 
 /// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
@@ -401,16 +403,17 @@ async fn lists_of<'order>(
 /// # Errors
 /// The first upstream that has not answered, and why, even if what was known of it still counts.
 pub(crate) async fn refresh(
-    ask: &Ask,
+    app: &App,
+    basis: &Basis,
     stage: &str,
     project: &ProjectName,
 ) -> Result<(), HttpError> {
-    let Some(order) = ResolutionOrder::of(&ask.stored.index, stage) else { return Ok(()) };
+    let Some(order) = ResolutionOrder::of(&basis.stored.index, stage) else { return Ok(()) };
     if !order.has_mirror() {
         return Ok(());
     }
-    admit(ask, &order, About::Project(Some(project))).await?;
-    let mirrors = &ask.app.python.mirrors;
+    check_reader(basis.principal(), &order, Portion::Project(project.as_str()))?;
+    let mirrors = &app.python.mirrors;
     let mut unanswered = Ok(());
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
