@@ -242,7 +242,8 @@ fn only(scope: Scope) -> Scopes {
 /// Whether an operation is a form of a page, for which the session of a browser counts and nothing else.
 fn is_form(path: &str) -> bool {
     let starts = ["/+account/", "/+edit/", "/+manage/", "/+rename/"];
-    starts.iter().any(|start| path.starts_with(start)) || path == "/+attachments/{article}/"
+    starts.iter().any(|start| path.starts_with(start))
+        || ["/+attachments/{article}/", "/+changed"].contains(&path)
 }
 
 #[test]

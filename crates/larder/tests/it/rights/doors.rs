@@ -312,7 +312,7 @@ fn doors(name: Name) -> &'static [Door] {
 }
 
 /// Forms that ask for no operation: they write no records.
-const WITHOUT: [&str; 2] = ["/+manage/prefetch/{user}/{index}", "/+manage/webhooks"];
+const WITHOUT: [&str; 3] = ["/+changed", "/+manage/prefetch/{user}/{index}", "/+manage/webhooks"];
 
 /// Forms of what [`Elsewhere`] tries.
 const TRIED_ELSEWHERE: [&str; 3] =
