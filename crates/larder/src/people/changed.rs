@@ -27,7 +27,7 @@ use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::protocols::changes::{is_served, loaded};
-use crate::published::changes::{Entry, Event, Feed, Followed, Lost, Position, Subject};
+use crate::published::changes::{Entry, Event, Feed, Followed, Position, Subject};
 
 /// Size of the form of this page.
 const FORM_BYTES_MAX: usize = 4 << 10;
@@ -183,10 +183,7 @@ pub(crate) async fn mark_as_read(
 
 /// The serial of a mark; `None` if there is none, or the feed does not have all changes after it.
 fn known(feed: &Feed, mark: Option<&Position>) -> Option<Serial> {
-    match feed.find(mark?) {
-        Ok(serial) => Some(serial),
-        Err(Lost::NotLoaded | Lost::TooOld | Lost::OfAnother | Lost::Ahead) => None,
-    }
+    feed.find(mark?).ok()
 }
 
 /// The changes after a serial, newest first.
