@@ -224,7 +224,7 @@ mod tests {
         check(&call("search", ""), Ok((&[], true)));
         check(
             &call("list_packages", ""),
-            Err("the method `list_packages` is not there: `search` is"),
+            Err("unknown method `list_packages`: only `search` is supported"),
         );
         check("<a>", Err("the body is not XML: it is cut off"));
         check(&"<a>".repeat(40), Err("the elements lie deeper than 32"));
@@ -239,7 +239,7 @@ mod tests {
         assert!(text.contains("<string>[u/i] &lt;b&gt; &amp; c</string>"), "{text}");
         assert!(text.contains("<name>_pypi_ordering</name><value><int>0</int></value>"), "{text}");
         assert!(
-            fault(&CallError::Method("<x>".to_owned())).contains("the method `&lt;x&gt;` is not")
+            fault(&CallError::Method("<x>".to_owned())).contains("unknown method `&lt;x&gt;`:")
         );
     }
 }
