@@ -345,7 +345,8 @@ PROVOKE = """
   for (const element of inside) {
     for (const name of element.getAttributeNames()) if (named.test(name)) found.push(element.outerHTML.slice(0, 200));
     if (element.href && !/^(https?|mailto):/.test(element.href)) found.push(element.outerHTML.slice(0, 200));
-    if (/^(script|style|iframe|object|embed|svg|math|base|meta|link|form|template)$/i.test(element.tagName) && !element.closest("form[aria-label]"))
+    if (/^(script|style|iframe|object|embed|svg|math|base|meta|link|form|template)$/i.test(element.tagName) && !element.closest("form[aria-label]")
+      && !(element.matches("svg.chart") && !element.closest(".text")))
       found.push(element.outerHTML.slice(0, 200));
   }
   const stay = event => event.preventDefault();
