@@ -213,11 +213,16 @@ func (l line) isOfItem(o *op) bool {
 	if key != o.Key || o.kind() == "project" && name != o.Name {
 		return false
 	}
+	isFile := l.Type == "file" && strings.HasSuffix(l.Name, fmt.Sprintf("-%d.zip", o.Member))
+	isRelease := l.Type == "release" && l.Name == fmt.Sprint(o.Member)
 	switch o.F {
 	case "upload":
-		return l.Type == "file" && strings.HasSuffix(l.Name, fmt.Sprintf("-%d.zip", o.Member))
-	case "yank", "delete":
-		return l.Type == "release" && l.Name == fmt.Sprint(o.Member)
+		return isFile
+	case "yank":
+		return isRelease
+	case "delete":
+		// If it was uploaded again, only its file may be another.
+		return isRelease || isFile
 	case "write", "rename", "attach":
 		return name == o.Name
 	}
