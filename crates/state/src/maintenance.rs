@@ -21,8 +21,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use config::Config;
+use futures_util::stream::BoxStream;
 use record::Digest;
-use store::{BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store};
+use store::blobs::BlobEntry;
+use store::{
+    BlobError, BlobLocation, BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store,
+};
 
 use crate::setup;
 
@@ -119,6 +123,14 @@ fn directory_of(blobs: &BlobLocation) -> Option<PathBuf> {
         BlobLocation::Directory(path) => path.canonicalize().ok(),
         BlobLocation::S3 { .. } => None,
     }
+}
+
+/// The blobs of a portion of those that records name.
+fn listed(
+    blobs: &BlobStore,
+    portion: Option<u8>,
+) -> BoxStream<'static, Result<BlobEntry, BlobError>> {
+    portion.map_or_else(|| blobs.list(), |first| blobs.list_part(first))
 }
 
 /// The name of a blob in messages.

@@ -35,6 +35,10 @@ const UNKNOWN: u64 = u64::MAX;
 /// Parts of digests, by their first byte.
 const PARTS: usize = 256;
 
+/// So many blobs are handled together; of more, one part after the other. Each part costs a listing of its own, which an object store
+/// answers slowly, and leaves less to do at once. Tests divide earlier.
+const TOGETHER_MAX: u64 = if cfg!(test) { 8 } else { 100_000 };
+
 /// Gathers what records name.
 #[derive(Debug)]
 pub struct Naming {
@@ -70,13 +74,23 @@ impl Named {
 
     /// The blobs, each with its size in bytes if a body tells it, ascending.
     pub fn blobs(&self) -> impl Iterator<Item = (Digest, Option<u64>)> {
-        (0..=u8::MAX).flat_map(move |first| self.part(first))
+        self.part(None)
     }
 
-    /// [`Named::blobs`] whose digests begin with this byte.
-    pub fn part(&self, first: u8) -> impl Iterator<Item = (Digest, Option<u64>)> {
-        let part = self.parts.get(usize::from(first)).into_iter().flatten();
-        part.map(|(digest, size_bytes)| (*digest, Some(*size_bytes).filter(|it| *it != UNKNOWN)))
+    /// What to handle one after the other, so that only what is known of one part is in memory: first bytes of digests, or all.
+    pub(crate) fn portions(&self) -> impl Iterator<Item = Option<u8>> + use<> {
+        let is_whole = self.count() <= TOGETHER_MAX;
+        let firsts = (0..=u8::MAX).map(Some);
+        is_whole.then_some(None).into_iter().chain(firsts.filter(move |_| !is_whole))
+    }
+
+    /// [`Named::blobs`] whose digests begin with this byte, or all.
+    pub(crate) fn part(&self, first: Option<u8>) -> impl Iterator<Item = (Digest, Option<u64>)> {
+        let parts = self.parts.iter().enumerate();
+        let wanted =
+            parts.filter(move |(at, _)| first.is_none_or(|first| usize::from(first) == *at));
+        let named = wanted.flat_map(|(_, part)| part);
+        named.map(|(digest, size_bytes)| (*digest, Some(*size_bytes).filter(|it| *it != UNKNOWN)))
     }
 
     /// Whether some record names the blob.

@@ -529,8 +529,6 @@ impl BlobStore {
     }
 }
 
-/// Uploads in a separate task: if the caller is dropped, the upload still ends or is aborted, and leaves no parts in the object
-/// store.
 /// A blob of a directory, opened on this thread; `None` if it does not exist.
 fn opened_file(
     directory: &Directory,
@@ -544,6 +542,8 @@ fn opened_file(
     BlobReader { digest, size_bytes, source, damage }.check_empty().map(Some)
 }
 
+/// Uploads in a separate task: if the caller is dropped, the upload still ends or is aborted, and leaves no parts in the object
+/// store.
 async fn persist_object(
     objects: &Arc<Objects>,
     digest: Digest,

@@ -14,7 +14,7 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobStore, Records};
 
 use super::flaw::{damaged, write_keys, wrong_size};
-use super::{AT_ONCE_MAX, Progress, blob_name};
+use super::{AT_ONCE_MAX, Progress, blob_name, listed};
 use crate::named_blobs::{Named, who_names};
 
 /// A blob that records name and that could not be carried over.
@@ -96,10 +96,9 @@ pub(super) async fn carry(
     let now = target.now().await?;
     let mut carried = CopiedBlobs::default();
     let mut lost: HashMap<Digest, String> = HashMap::new();
-    // Of what is there, only a part is in memory.
-    for first in 0..=u8::MAX {
-        let found = found(target, named, first).await?;
-        let outcomes = futures_util::stream::iter(named.part(first)).map(|(digest, expected)| {
+    for portion in named.portions() {
+        let found = found(target, named, portion).await?;
+        let outcomes = futures_util::stream::iter(named.part(portion)).map(|(digest, expected)| {
             let found = found.get(&digest).copied();
             async move {
                 let outcome = bring(source, target, &digest, expected, found, manner, now).await?;
@@ -123,9 +122,9 @@ pub(super) async fn carry(
     }
     // Blobs may have disappeared if the target was swept meanwhile.
     progress.begin_counted("looking at what has arrived", named.count());
-    for first in 0..=u8::MAX {
-        let arrived = found(target, named, first).await?;
-        for (digest, expected) in named.part(first) {
+    for portion in named.portions() {
+        let arrived = found(target, named, portion).await?;
+        for (digest, expected) in named.part(portion) {
             progress.step();
             let flaw = match (lost.remove(&digest), arrived.get(&digest)) {
                 (Some(flaw), _) => flaw,
@@ -155,17 +154,17 @@ struct TargetBlob {
     touched_at: SystemTime,
 }
 
-/// Those of the named blobs whose digests begin with this byte that `blobs` has.
+/// Those of the named blobs of this portion that `blobs` has.
 async fn found(
     blobs: &BlobStore,
     named: &Named,
-    first: u8,
+    portion: Option<u8>,
 ) -> Result<HashMap<Digest, TargetBlob>, BlobError> {
     let mut found = HashMap::new();
-    if named.part(first).next().is_none() {
+    if named.part(portion).next().is_none() {
         return Ok(found);
     }
-    let mut listing = blobs.list_part(first);
+    let mut listing = listed(blobs, portion);
     while let Some(entry) = listing.try_next().await? {
         if named.contains(&entry.digest) {
             let touched_at = entry.touched_at;
@@ -260,4 +259,53 @@ async fn copy(
     }
     staged.persist().await?;
     Ok(BlobResult::Copied { size_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Record, Serial};
+    use store::BlobLocation;
+
+    use super::*;
+    use crate::named_blobs::Naming;
+
+    /// Carries this many blobs, of which one is at the target already, and a missing one; divided into so many portions.
+    fn check(count: u64, portions: usize) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = |name: &str| BlobLocation::Directory(directory.path().join(name));
+        let spool = directory.path().join("spool");
+        let carrying = async {
+            let source = BlobStore::open(&place("one"), &spool).await.expect("a store");
+            let target = BlobStore::open(&place("two"), &spool).await.expect("a store");
+            let mut digests = vec![Digest::of(b"missing")];
+            for number in 0..count {
+                let bytes = bytes::Bytes::from(number.to_string());
+                if number == 0 {
+                    target.put(bytes.clone()).await.expect("to put");
+                }
+                digests.push(source.put(bytes).await.expect("to put").digest);
+            }
+            target.put("of nobody".into()).await.expect("to put");
+            let mut naming = Naming::default();
+            let key = Key::new("other/a").expect("a key");
+            let (serial, body) = (Serial(1), None);
+            naming.take(&Record { key, serial, body, blobs: digests.clone() });
+            let named = naming.finish(serial);
+            assert_eq!(named.portions().count(), portions);
+            let manner = Manner { is_verifying: true, touched_after: None };
+            let carried = carry(&source, &target, &named, manner, &Progress::on_terminal()).await;
+            let carried = carried.expect("it carries");
+            let lost: Vec<String> = carried.lost.iter().map(ToString::to_string).collect();
+            assert_eq!(lost, [format!("the blob {} is missing", digests[0])]);
+            assert_eq!((carried.copied, carried.there), (count - 1, count));
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(carrying);
+    }
+
+    #[test]
+    fn few_blobs_are_carried_together_and_many_by_portions() {
+        check(5, 1);
+        check(60, 256);
+    }
 }

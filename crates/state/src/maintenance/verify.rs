@@ -14,7 +14,7 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobStore, Intake, Store};
 
 use super::flaw::{as_text, as_texts, damaged, write_keys, wrong_size};
-use super::{AT_ONCE_MAX, Progress, blob_name};
+use super::{AT_ONCE_MAX, Progress, blob_name, listed};
 use crate::identity::{self, Older};
 use crate::named_blobs::{Named, Naming, blobs_of_body, who_names};
 use crate::stored::Stored;
@@ -210,9 +210,9 @@ async fn look_at_blobs(
     report.blobs_named = named.count();
     progress.begin("listing blobs");
     let mut suspects: HashMap<Digest, String> = HashMap::new();
-    for first in 0..=u8::MAX {
-        let mut absent: HashMap<Digest, Option<u64>> = named.part(first).collect();
-        let mut listing = store.blobs.list_part(first);
+    for portion in named.portions() {
+        let mut absent: HashMap<Digest, Option<u64>> = named.part(portion).collect();
+        let mut listing = listed(&store.blobs, portion);
         while let Some(entry) = listing.try_next().await? {
             progress.step();
             let Some(expected) = absent.remove(&entry.digest) else {
