@@ -79,7 +79,7 @@ impl Recent {
 }
 
 impl Mirrors {
-    /// How it goes between this mirror and its upstream; `None` if the stage is no mirror, or names no upstream.
+    /// How it goes between this mirror and its upstream; `None` if the stage is not a mirror, or names no upstream.
     pub fn state_of(&self, stage: &Stage) -> Option<UpstreamState> {
         let mirror = self.of(stage)?;
         let mut recent = lock(&mirror.recent);

@@ -32,9 +32,13 @@ use crate::published::changes::{Entry, Event, Feed, Followed, Position, Subject}
 /// Size of the form of this page.
 const FORM_BYTES_MAX: usize = 4 << 10;
 
-/// Changes of a surface that are looked at, in parts of so many, and lines that it has on the page.
+/// Changes of each surface that the page looks at.
 const LOOKED_AT_MAX: usize = 5_000;
+
+/// Changes that are taken from a feed at a time.
 const PART: usize = 250;
+
+/// Lines of each list.
 const LINES_MAX: usize = 60;
 
 /// How long a browser keeps the mark: browsers keep no cookie for longer.
@@ -181,7 +185,7 @@ pub(crate) async fn mark_as_read(
     Ok(response)
 }
 
-/// The serial of a mark; `None` if there is none, or the feed does not have all changes after it.
+/// The serial of the mark; `None` without a mark, or if the feed no longer has all changes since then.
 fn known(feed: &Feed, mark: Option<&Position>) -> Option<Serial> {
     feed.find(mark?).ok()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use account::Portion;
 use jiff::Timestamp;
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
 use operations::rights::may_keep;
@@ -13,6 +14,7 @@ use serde_json::Map;
 use super::index_settings::{Group, Kind, changes_of, config_of, edit_of, groups, people};
 use super::*;
 use crate::front::display;
+use crate::protocols::python::rights::check_reader;
 use crate::routes::Route;
 
 /// Most versions that a page about old ones lists.
@@ -287,8 +289,11 @@ pub(crate) async fn change_index(
             let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
             let refreshing = async {
                 let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
-                let basis = app.basis(posted.sender(head))?;
-                python::refresh(app, &basis, stage.as_str(), &project).await
+                let stored = auth::stored(app)?;
+                let order = ResolutionOrder::of(&stored.index, stage.as_str());
+                let order = order.ok_or_else(|| HttpError::unknown_stage(stage.as_str()))?;
+                check_reader(principal, &order, Portion::Project(project.as_str()))?;
+                python::refresh(app, &order, &project).await
             };
             (Answer::of(refreshing.await).0, "Upstream was asked again.")
         }

@@ -28,7 +28,7 @@ pub(super) struct Chart {
 }
 
 impl Upstream {
-    /// Of this mirror; `None` if it is none, or names no upstream.
+    /// What is said of the upstream of this stage; `None` if the stage is not a mirror, or names no upstream.
     pub(super) fn of(app: &App, stage: &Stage, may_modify: bool) -> Option<Upstream> {
         let state = app.python.mirrors.state_of(stage)?;
         Some(Upstream::said(state, may_modify, app.following.is_some()))

@@ -172,7 +172,7 @@ impl Wanted {
         Wanted::default().query(0, self.versions_from)
     }
 
-    /// The part of so many files that the page has.
+    /// Which of the files the page shows: at most so many, from where the query says.
     pub(super) fn files(&self, all: usize, most: usize) -> Span {
         Span::of(self.files_from, all, most, |from| self.query(from, self.versions_from))
     }
@@ -182,7 +182,7 @@ impl Wanted {
         self.versions_from.map_or((0, latest), |from| (from, part))
     }
 
-    /// The part of so many versions that the page has, if it is one of the list of all.
+    /// Which of the versions it shows, likewise; `None` for a page with only the latest.
     pub(super) fn versions(&self, all: usize, most: usize) -> Option<Span> {
         let from = self.versions_from.filter(|_| all > 0)?;
         Some(Span::of(from, all, most, |from| self.query(self.files_from, Some(from))))

@@ -215,11 +215,14 @@ pub(crate) async fn refresh_page(
     stage: &str,
     project: &Project,
 ) -> Result<Response, Refused> {
-    if ask.stored.index.stage(stage).is_none() {
+    let Some(order) = ResolutionOrder::of(&ask.stored.index, stage) else {
         return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
-    }
+    };
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
-    mirrored::refresh(&ask.app, &ask.asked().await?, stage, name).await?;
+    if order.has_mirror() {
+        admit(ask, &order, About::Project(Some(name))).await?;
+        mirrored::refresh(&ask.app, &order, name).await?;
+    }
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
     Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
 }

@@ -51,7 +51,7 @@ pub(super) struct Target<'order> {
 
 /// What was sent to another server, and how that ended.
 pub(crate) struct SentUpload {
-    /// The server's status; -1 if there is none.
+    /// The status of the server's answer, or -1 without an answer.
     status: i32,
     /// What was sent, and the reason of a refusal; or why there is no status.
     words: Vec<String>,

@@ -5,13 +5,11 @@
 
 use std::sync::Arc;
 
-use account::Portion;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
-use operations::Basis;
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -27,7 +25,7 @@ use crate::front::respond::{Conditions, respond_now};
 use crate::front::turns::turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::reply as answer;
-use crate::protocols::python::rights::{About, admit, check_reader, refused_reader};
+use crate::protocols::python::rights::{About, admit, refused_reader};
 
 /// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
@@ -398,21 +396,15 @@ async fn lists_of<'order>(
     Ok((heard, any_stale))
 }
 
-/// Asks all upstreams for the project again, if the sender may read it.
+/// Asks all upstreams for the project again, for a sender who may read it.
 ///
 /// # Errors
 /// The first upstream that has not answered, and why, even if what was known of it still counts.
 pub(crate) async fn refresh(
     app: &App,
-    basis: &Basis,
-    stage: &str,
+    order: &ResolutionOrder<'_>,
     project: &ProjectName,
 ) -> Result<(), HttpError> {
-    let Some(order) = ResolutionOrder::of(&basis.stored.index, stage) else { return Ok(()) };
-    if !order.has_mirror() {
-        return Ok(());
-    }
-    check_reader(basis.principal(), &order, Portion::Project(project.as_str()))?;
     let mirrors = &app.python.mirrors;
     let mut unanswered = Ok(());
     for stage in order.mirrors_of(project.as_str()).asked {
