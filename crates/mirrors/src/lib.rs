@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use pypi::upstream::{Blame, Breaker, Outage};
-use pypi::{MirrorSettings, Page, PageForm, Snapshot, Stage};
+use pypi::{MirrorSettings, Page, PageForm, PageRequest, ProjectName, Snapshot, Stage};
 use record::{Digest, Serial};
 use resources::turns::Turns;
 use store::blobs::ObjectCache;
@@ -116,7 +116,7 @@ pub struct Mirrors {
     /// The server that this one follows, which is asked first.
     ahead: OnceLock<Arc<dyn Ahead>>,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
-    pages: quick_cache::sync::Cache<Digest, Arc<CachedPage>, PageWeight>,
+    pages: quick_cache::sync::Cache<PageKey, Arc<CachedPage>, PageWeight>,
     finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
     /// Requests to all upstreams at once.
     asking: Semaphore,
@@ -170,9 +170,11 @@ pub struct Mirror {
     /// Whether files are redirected to rather than served.
     pub redirects_files: bool,
     origin: Origin,
+    /// The [`lasting`] settings that it was made of.
+    settings: MirrorSettings,
     /// The stage, its upstream and what the mirror takes from it: with another configuration it has another cache, and so has
     /// a mirror that is made anew under an old name.
-    identity: String,
+    identity: Arc<str>,
     expiry: Duration,
     has_no_list: bool,
     ignores_serials: bool,
@@ -216,24 +218,54 @@ pub struct Finished {
     versions: Box<[u64]>,
 }
 
-/// The key of a finished page: stage, project (empty: the list), form, depth.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FinishedKey {
-    /// The stage.
-    pub stage: Box<str>,
-    /// The project; empty for the list.
-    pub project: Box<str>,
-    /// The form.
-    pub form: PageForm,
-    /// The depth of its URL.
-    pub depth: u8,
+/// A [`PageRequest`] that owns its names. Both hash alike, so a lookup copies nothing.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FinishedKey {
+    stage: Box<str>,
+    project: Box<str>,
+    form: PageForm,
+    depth: u8,
+}
+
+impl From<PageRequest<'_>> for FinishedKey {
+    fn from(request: PageRequest<'_>) -> FinishedKey {
+        let PageRequest { stage, project, form, depth } = request;
+        FinishedKey { stage: stage.into(), project: project.into(), form, depth }
+    }
+}
+
+impl quick_cache::Equivalent<FinishedKey> for PageRequest<'_> {
+    fn equivalent(&self, key: &FinishedKey) -> bool {
+        let FinishedKey { stage, project, form, depth } = key;
+        *self == PageRequest { stage, project, form: *form, depth: *depth }
+    }
+}
+
+/// The page of a project at a mirror.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PageKey {
+    mirror: Arc<str>,
+    project: ProjectName,
+}
+
+/// A [`PageKey`] that borrows its names, and hashes alike.
+#[derive(Hash)]
+struct PageKeyRef<'name> {
+    mirror: &'name str,
+    project: &'name str,
+}
+
+impl quick_cache::Equivalent<PageKey> for PageKeyRef<'_> {
+    fn equivalent(&self, key: &PageKey) -> bool {
+        *self.mirror == *key.mirror && self.project == key.project.as_str()
+    }
 }
 
 #[derive(Clone)]
 struct PageWeight;
 
-impl quick_cache::Weighter<Digest, Arc<CachedPage>> for PageWeight {
-    fn weight(&self, _: &Digest, known: &Arc<CachedPage>) -> u64 {
+impl quick_cache::Weighter<PageKey, Arc<CachedPage>> for PageWeight {
+    fn weight(&self, _: &PageKey, known: &Arc<CachedPage>) -> u64 {
         known.memory_bytes()
     }
 }
@@ -329,16 +361,11 @@ impl Mirrors {
     /// The mirror of this stage; `None` if the stage is no mirror, or names no upstream.
     pub fn of(&self, stage: &Stage) -> Option<Arc<Mirror>> {
         let settings = stage.config().mirror()?;
-        let url = settings.mirror_url.as_deref()?;
         let name = stage.name().as_str();
         let mut mirrors = lock(&self.mirrors);
         // Any change makes another mirror. With the same identity it finds the old one's entries on disk.
         if let Some(mirror) = mirrors.get(name)
-            && mirror.is_of(url, settings)
-            && mirror.expiry == expiry(settings, self.budget.expiry)
-            && mirror.has_no_list == settings.mirror_no_project_list.unwrap_or_default()
-            && mirror.ignores_serials == settings.mirror_ignore_serial_header.unwrap_or_default()
-            && mirror.redirects_files == settings.mirror_use_external_urls.unwrap_or_default()
+            && mirror.settings == lasting(settings)
         {
             // This only switches: what is known stays, and so do waiting requests.
             mirror.is_offline.store(settings.mirror_offline.unwrap_or_default(), Relaxed);
@@ -352,11 +379,11 @@ impl Mirrors {
     /// A finished page, if it was made of exactly this state.
     pub fn finished(
         &self,
-        key: &FinishedKey,
+        request: PageRequest<'_>,
         stamp: Serial,
         versions: &[u64],
     ) -> Option<Arc<Finished>> {
-        let found = self.finished.get(key)?;
+        let found = self.finished.get(&request)?;
         let is_made_of_this = found.stamp == stamp && *found.versions == *versions;
         let has_expired = found.page.may_expire() && found.page.has_expired(Timestamp::now());
         (is_made_of_this && !has_expired).then_some(found)
@@ -365,14 +392,14 @@ impl Mirrors {
     /// Keeps a finished page that was made of this state.
     pub fn finish(
         &self,
-        key: FinishedKey,
+        request: PageRequest<'_>,
         page: Page,
         stamp: Serial,
         versions: Vec<u64>,
     ) -> Arc<Finished> {
         self.counters.hidden_files.fetch_add(page.hidden_files(), Relaxed);
         let finished = Arc::new(Finished { page: page.into(), stamp, versions: versions.into() });
-        self.finished.insert(key, finished.clone());
+        self.finished.insert(request.into(), finished.clone());
         finished
     }
 
@@ -389,14 +416,11 @@ impl Mirrors {
         }
     }
 
-    /// Forgets the mirrors that are no stages of the index any more, or have another upstream now.
+    /// Forgets the mirrors that are no stages of the index any more, or have other settings now.
     pub fn keep_those_of(&self, index: &Snapshot) {
         lock(&self.mirrors).retain(|name, mirror| {
             let settings = index.stage(name).and_then(|stage| stage.config().mirror());
-            settings.is_some_and(|settings| {
-                let url = settings.mirror_url.as_deref();
-                url.is_some_and(|url| mirror.is_of(url, settings))
-            })
+            settings.is_some_and(|settings| mirror.settings == lasting(settings))
         });
     }
 
@@ -472,15 +496,22 @@ impl Mirrors {
 
     fn in_memory(&self, mirror: &Mirror, subject: &Subject) -> Option<Arc<CachedPage>> {
         match subject {
-            Subject::List => lock(&mirror.names).clone(),
-            Subject::Project(name) => self.pages.get(&mirror.key(&format!("page/{name}"))),
+            Subject::List => mirror.names_in_memory(),
+            Subject::Project(name) => self.page_in_memory(mirror, name.as_str()),
         }
+    }
+
+    fn page_in_memory(&self, mirror: &Mirror, project: &str) -> Option<Arc<CachedPage>> {
+        self.pages.get(&PageKeyRef { mirror: &mirror.identity, project })
     }
 
     fn remember(&self, mirror: &Mirror, subject: &Subject, known: Arc<CachedPage>) {
         match subject {
             Subject::List => *lock(&mirror.names) = Some(known),
-            Subject::Project(name) => self.pages.insert(mirror.key(&format!("page/{name}")), known),
+            Subject::Project(name) => {
+                let key = PageKey { mirror: mirror.identity.clone(), project: name.clone() };
+                self.pages.insert(key, known);
+            }
         }
     }
 }
@@ -527,6 +558,11 @@ fn identity(name: &str, url: &str, settings: &MirrorSettings) -> String {
     Digest::of(text.as_bytes()).to_string()
 }
 
+/// The settings without those that may change while the mirror stays.
+fn lasting(settings: &MirrorSettings) -> MirrorSettings {
+    MirrorSettings { mirror_offline: None, mirror_web_url_fmt: None, ..settings.clone() }
+}
+
 /// How long a page is fresh.
 fn expiry(settings: &MirrorSettings, default: Duration) -> Duration {
     settings.mirror_cache_expiry.map_or(default, |seconds| Duration::from_secs(seconds.into()))
@@ -543,7 +579,8 @@ impl Mirror {
             stage: name.to_owned(),
             redirects_files: settings.mirror_use_external_urls.unwrap_or_default(),
             origin: Origin::parse(url)?,
-            identity: identity(name, url, settings),
+            identity: identity(name, url, settings).into(),
+            settings: lasting(settings),
             expiry: expiry(settings, default_expiry),
             has_no_list: settings.mirror_no_project_list.unwrap_or_default(),
             ignores_serials: settings.mirror_ignore_serial_header.unwrap_or_default(),
@@ -560,8 +597,8 @@ impl Mirror {
         })
     }
 
-    fn is_of(&self, url: &str, settings: &MirrorSettings) -> bool {
-        self.identity == identity(&self.stage, url, settings)
+    fn names_in_memory(&self) -> Option<Arc<CachedPage>> {
+        lock(&self.names).clone()
     }
 
     /// The key of something of this mirror on disk and in memory.

@@ -266,20 +266,17 @@ impl Mirrors {
         self.known(mirror, Subject::Project(name.clone()), is_forced).await
     }
 
-    /// The result of [`Mirrors::project`], if it is in memory and needs no request to upstream.
-    pub fn project_at_hand(&self, mirror: &Mirror, name: &ProjectName) -> Option<Arc<CachedPage>> {
+    /// The result of [`Mirrors::project`] for a normalized name, if it is in memory and needs no request to upstream.
+    pub fn project_at_hand(&self, mirror: &Mirror, name: &str) -> Option<Arc<CachedPage>> {
         if self.offline_by(mirror).is_some() {
             return None;
         }
-        let fresh = |subject: Subject| {
-            let known = self.in_memory(mirror, &subject)?;
-            (self.standing(mirror, &known) == Standing::Fresh).then_some(known)
-        };
+        let is_fresh = |known: &Arc<CachedPage>| self.standing(mirror, known) == Standing::Fresh;
         if !mirror.has_no_list {
-            let is_listed = fresh(Subject::List)?.names()?.contains(name.as_str());
-            is_listed.then_some(())?;
+            let list = mirror.names_in_memory().filter(is_fresh)?;
+            list.names()?.contains(name).then_some(())?;
         }
-        fresh(Subject::Project(name.clone()))
+        self.page_in_memory(mirror, name).filter(is_fresh)
     }
 
     /// The mirror's list of projects; `None` if the mirror is configured to have none.

@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
+use mirrors::{CachedPage, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -65,26 +65,15 @@ pub(super) fn page_now(
     wanted: &NegotiatedForm,
 ) -> Option<Response> {
     let order = ResolutionOrder::of(&stored.index, request.stage).filter(|it| it.has_mirror())?;
-    let project = ProjectName::parse(request.project).ok()?;
     let mut versions = Vec::new();
     for stage in order.mirrors_of(request.project).asked {
         let Some(mirror) = app.python.mirrors.of(stage) else { continue };
-        versions.push(app.python.mirrors.project_at_hand(&mirror, &project)?.version);
+        versions.push(app.python.mirrors.project_at_hand(&mirror, request.project)?.version);
     }
     let stamp = order.project_stamp(request.project);
-    let finished = app.python.mirrors.finished(&key(request), stamp, &versions)?;
+    let finished = app.python.mirrors.finished(request, stamp, &versions)?;
     let response = respond_if_open(headers, stored, &finished.page, wanted)?;
     Some(with_serial(response, finished.page.last_serial()))
-}
-
-/// The place of the finished page in the cache.
-fn key(request: PageRequest<'_>) -> FinishedKey {
-    FinishedKey {
-        stage: request.stage.into(),
-        project: request.project.into(),
-        form: request.form,
-        depth: request.depth,
-    }
 }
 
 /// The page of a stage with mirrors in its `order`.
@@ -116,11 +105,10 @@ pub(super) async fn page(
     let of = |heard: &[Heard<'_>]| heard.iter().map(|(_, known)| known.version).collect();
     let mut versions: Vec<u64> =
         told.as_ref().map_or_else(|| of(&lists), |(_, told)| told.versions.clone());
-    let key = key(request);
     let mirrors = &ask.app.python.mirrors;
     let is_absolute = ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS);
     let encoding = accepted_encoding(&ask.head.headers);
-    let at_hand = mirrors.finished(&key, stamp, &versions).filter(|it| {
+    let at_hand = mirrors.finished(request, stamp, &versions).filter(|it| {
         let body = it.page.body();
         !is_absolute && body.has(encoding)
     });
@@ -157,7 +145,7 @@ pub(super) async fn page(
         return Ok(marked(with_serial(response, last_serial), stale));
     }
     // Another request may have made it meanwhile.
-    let at_hand = at_hand.or_else(|| mirrors.finished(&key, stamp, &versions));
+    let at_hand = at_hand.or_else(|| mirrors.finished(request, stamp, &versions));
     let finished = match at_hand {
         Some(finished) => finished,
         None => {
@@ -167,7 +155,7 @@ pub(super) async fn page(
                 Some(Page::finished(rendered, order, request))
             });
             let Some(page) = made else { return missing() };
-            mirrors.finish(key, page, stamp, versions)
+            mirrors.finish(request, page, stamp, versions)
         }
     };
     let page = &finished.page;
