@@ -112,7 +112,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     app.aur.is_of_primary = asks_primary;
     app.aur.awaits_primary = awaits_primary;
     app.aur.set_on(app.config.aur.enabled && !lacks_aur_source);
-    app.side_files = SideFiles::new(flaws);
+    app.health.side_files = SideFiles::new(flaws);
     app.metrics.aur_enabled.set(app.aur.is_on().into());
     security::configured(&app.config);
     let app = Arc::new(app);
@@ -163,7 +163,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     if app.config.metrics.enabled {
         tasks.spawn(tasks::rates::run(app.clone(), shutdown.clone()));
     }
-    for webhook in app.webhooks.all() {
+    for webhook in app.changes.webhooks.all() {
         tasks.spawn(tasks::webhooks::run(app.clone(), webhook.clone(), shutdown.clone()));
     }
     if let Some(tls) = &tls {
@@ -364,7 +364,7 @@ async fn run_once(loaded: &mut Loaded, handed_over: Vec<Listener>) -> anyhow::Re
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            reason = running.app.failed() => {
+            reason = running.app.health.failed() => {
                 failure = Some(reason);
                 break;
             }

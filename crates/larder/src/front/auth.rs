@@ -183,7 +183,7 @@ fn settled(
         Ok(principal) => {
             security::identified(&principal);
             if let Some(Means::Token(id)) = principal.identity().map(|identity| &identity.means) {
-                app.token_uses.note(*id, Timestamp::now());
+                app.logins.token_uses.note(*id, Timestamp::now());
             }
             Ok(principal)
         }
@@ -199,7 +199,7 @@ fn refused(app: &App, credentials: &Credentials, refusal: &Refusal) {
     let reason = match refusal {
         // Counted where it is checked.
         Refusal::Password { user } => {
-            return app.security.login_failed(Some(user.as_str()), "wrong_password");
+            return app.logins.security.login_failed(Some(user.as_str()), "wrong_password");
         }
         Refusal::Disabled { .. } => "disabled",
         Refusal::TokenUnknown { .. } | Refusal::TokenExpired { .. } => "token",
@@ -229,7 +229,7 @@ pub(crate) fn no_password(app: &App, credentials: &Credentials) {
 /// Counts and logs credentials that do not hold.
 pub(crate) fn failed(app: &App, account: Option<&str>, reason: &'static str) {
     app.metrics.login_failed(reason);
-    app.security.login_failed(account, reason);
+    app.logins.security.login_failed(account, reason);
 }
 
 /// The answer to somebody whose password was not looked at.
@@ -239,7 +239,7 @@ pub(crate) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
         CheckRefused::Throttled { throttled, began } => {
             let seconds = throttled.wait_milliseconds.div_ceil(1000).max(1);
             if let Some(began) = began {
-                app.security.throttling_began(&began.0, seconds);
+                app.logins.security.throttling_began(&began.0, seconds);
             }
             let detail = format!(
                 "too many wrong passwords were tried: this one was not looked at; try again in {seconds} seconds, or \

@@ -84,7 +84,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
     if theirs > own && followed.is_some_and(|followed| followed == identity) {
         let is_request = head.method == Method::GET;
         if is_request && app.following.is_none() {
-            app.leave_behind();
+            app.health.leave_behind();
         }
         let detail = format!(
             "this server is of generation {own} of its store, and a follower of generation {theirs} was promoted since: \

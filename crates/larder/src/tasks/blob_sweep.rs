@@ -48,7 +48,7 @@ fn pause(interval: Duration, chance: f64) -> Duration {
 /// Sweeps once.
 pub async fn sweep(app: &App) {
     sweep_leftovers(app).await;
-    if let Err(error) = app.clocks.check().await {
+    if let Err(error) = app.health.clocks.check().await {
         app.metrics.blob_sweep_failures.inc();
         let error = format!("{error:#}");
         tracing::warn!(%error, "unnamed blobs are not swept");

@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(20);
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let comparing = async {
         loop {
-            let pause = match app.clocks.check().await {
+            let pause = match app.health.clocks.check().await {
                 Ok(()) => INTERVAL,
                 Err(error) => {
                     tracing::debug!(

@@ -25,7 +25,7 @@ const PROJECTS_AT_ONCE: i64 = 1_000;
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let Some(kept) = app.downloads.kept() else { return };
+    let Some(kept) = app.python.downloads.kept() else { return };
     let loaded = app.live_store.wait_until_loaded();
     if shutdown.run_until_cancelled(loaded).await.is_none() {
         return;
@@ -64,14 +64,14 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         }
         let counted = async {
             if !has_failed {
-                app.downloads.wait().await;
+                app.python.downloads.wait().await;
             }
             tokio::time::sleep(PAUSE).await;
         };
         let due = async {
             tokio::select! {
                 () = counted => {}
-                () = app.downloads.wait_for_gone(), if !has_failed => {}
+                () = app.python.downloads.wait_for_gone(), if !has_failed => {}
             }
         };
         if shutdown.run_until_cancelled(due).await.is_none() {
@@ -83,15 +83,15 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 
 /// Forgets what is gone, and adds what was counted.
 async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError> {
-    let gone = app.downloads.take_gone();
+    let gone = app.python.downloads.take_gone();
     if let Err(error) = forget(kept, &gone).await {
-        app.downloads.forget(gone);
+        app.python.downloads.forget(gone);
         return Err(error);
     }
     if !gone.is_empty() {
-        app.downloads.read_anew();
+        app.python.downloads.read_anew();
     }
-    let counts = app.downloads.take();
+    let counts = app.python.downloads.take();
     if counts.is_empty() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError>
         // Adding them once more could count them twice.
         Ok(()) | Err(DownloadsError::OutcomeUnknown(_)) => {}
         Err(DownloadsError::Unavailable(_) | DownloadsError::Damaged(_)) => {
-            app.downloads.give_back(counts);
+            app.python.downloads.give_back(counts);
         }
     }
     added
@@ -142,6 +142,7 @@ async fn begin_anew(app: &App, kept: &store::Downloads, flaw: &str) {
     let Some(file) = kept.file() else { return };
     kept.let_go().await;
     let done = side_files::set_aside_database(files::of_sqlite(file)).await;
-    app.side_files
+    app.health
+        .side_files
         .note(DOWNLOADS_WHAT, format!("`{}` is of no use ({flaw}): {done}", file.display()));
 }

@@ -11,7 +11,7 @@ use crate::metrics::rates::INTERVAL;
 /// Looks until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
-        app.rates.look(Instant::now(), app.metrics.requests_by_surface());
+        app.metrics.rates.look(Instant::now(), app.metrics.requests_by_surface());
         if shutdown.run_until_cancelled(tokio::time::sleep(INTERVAL)).await.is_none() {
             return;
         }

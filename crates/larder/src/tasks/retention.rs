@@ -51,7 +51,7 @@ pub async fn apply(app: &App) {
     let stages: Vec<_> = stages.filter(|(_, rule)| is_ruled(rule)).collect();
     drop(stored);
     let needs_clock = stages.iter().any(|(_, rule)| rule.days.is_some());
-    let checked = if needs_clock { app.clocks.check().await } else { Ok(()) };
+    let checked = if needs_clock { app.health.clocks.check().await } else { Ok(()) };
     let is_clock_wrong = checked.is_err();
     if let Err(error) = checked {
         let error = format!("{error:#}");

@@ -91,7 +91,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     let mut again: VecDeque<Again> = VecDeque::new();
     loop {
         if let Some((cache, keys, next)) = due(&again) {
-            if let Err(failure) = app.webhooks.purge(webhook, cache, &keys).await {
+            if let Err(failure) = app.changes.webhooks.purge(webhook, cache, &keys).await {
                 fail(app, webhook, failure).await;
                 continue;
             }
@@ -367,8 +367,8 @@ async fn deliver(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Resul
 
 async fn attempt(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
     match sent {
-        Sent::Body(body) => app.webhooks.post(webhook, name, body.clone()).await,
-        Sent::Keys(cache, keys) => app.webhooks.purge(webhook, *cache, keys).await,
+        Sent::Body(body) => app.changes.webhooks.post(webhook, name, body.clone()).await,
+        Sent::Keys(cache, keys) => app.changes.webhooks.purge(webhook, *cache, keys).await,
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Said {
 /// Takes the headers of `[proxy_login]` out of a request. If a trusted proxy sent them, and the request has no credentials of its
 /// own, they become its `Authorization`.
 pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
-    let Some(login) = &app.proxy_login else { return };
+    let Some(login) = &app.logins.proxy_login else { return };
     let names = taken(&mut head.headers, &login.header);
     let groups = login.groups_header.as_ref().map(|header| taken(&mut head.headers, header));
     // A follower that passes a request on is a proxy that has identified nobody, whatever its client has written.
@@ -128,7 +128,7 @@ pub(super) fn is_said(value: &HeaderValue) -> bool {
 
 /// What [`take`] put into an `Authorization`; the inner error says why it is nothing. `None` if somebody else made it.
 pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String>> {
-    let login = app.proxy_login.as_ref()?;
+    let login = app.logins.proxy_login.as_ref()?;
     let (secret, said) =
         std::str::from_utf8(&value.as_bytes()[SCHEME.len()..]).ok()?.split_once(' ')?;
     // Digests are compared, so that the time tells nothing about the secret.

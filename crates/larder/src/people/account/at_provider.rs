@@ -46,8 +46,7 @@ struct LinkPage<'a> {
 
 fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpError> {
     let name = route.raw("{provider}");
-    let provider = app.providers.iter().find(|provider| provider.settings().name == name);
-    provider.ok_or_else(|| {
+    app.logins.provider(name).ok_or_else(|| {
         let shown: String = name.chars().take(80).collect();
         HttpError::not_found(format!("there is no identity provider `{shown}`"))
     })
@@ -221,7 +220,7 @@ async fn open(
     let done = carry_out(&mut app.keeper(), &sender, &opening).await.map_err(Failure::by_rule)?;
     let session = &done.outcome.session;
     let provider = verified.provider();
-    app.security.logged_in_at(provider, session.user().as_str(), done.outcome.is_new);
+    app.logins.security.logged_in_at(provider, session.user().as_str(), done.outcome.is_new);
     app.metrics.provider_login(provider, "opened");
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, session, done.seen);
@@ -311,7 +310,7 @@ async fn failed(
     let result = if status.is_server_error() { "unavailable" } else { "refused" };
     app.metrics.provider_login(name, result);
     if let Some(detail) = logged {
-        app.security.provider_refused(name, identity, &detail);
+        app.logins.security.provider_refused(name, identity, &detail);
     }
     log_in::page(app, head, (next, ""), &text, status).await
 }

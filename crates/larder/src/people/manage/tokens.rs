@@ -40,7 +40,7 @@ pub(crate) async fn show_tokens(app: &App, head: &Parts) -> Result<Response, Htt
     let stored = auth::stored(app)?;
     let now = Timestamp::now();
     let unused_since = now - SignedDuration::from_hours(24 * UNUSED_DAYS);
-    let used_at = |token: &Token| app.token_uses.last(&stored.accounts, token.id);
+    let used_at = |token: &Token| app.logins.token_uses.last(&stored.accounts, token.id);
     let mut tokens: Vec<_> = stored.accounts.tokens().collect();
     tokens
         .sort_by_key(|token| (!token.is_expired(now), last_sign(token, used_at(token)), token.id));

@@ -206,7 +206,7 @@ async fn show(
             origins: origins(&found, view),
             required_by: RequiredBy::of(ask, &principal, name),
             is_own: order.stages().first().is_some_and(|own| own.project(name.as_str()).is_some()),
-            counts_downloads: ask.app.downloads.kept().is_some(),
+            counts_downloads: ask.app.python.downloads.kept().is_some(),
             lately,
             is_managed: order.stages().first().is_some_and(|own| {
                 own.project(name.as_str()).is_some()

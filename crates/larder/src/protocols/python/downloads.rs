@@ -62,7 +62,7 @@ pub(crate) async fn of_project<'ask>(
     let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
-    if ask.app.downloads.kept().is_none() {
+    if ask.app.python.downloads.kept().is_none() {
         let text = "downloads are not counted here: `python.count_downloads` is off";
         return Err(HttpError::not_found(text).into());
     }
@@ -101,7 +101,7 @@ pub(crate) async fn lately<'a>(
     holders: impl Iterator<Item = &'a StageName>,
     name: &ProjectName,
 ) -> Option<((i64, i64), BTreeMap<i64, u64>)> {
-    ask.app.downloads.kept()?;
+    ask.app.python.downloads.kept()?;
     let today = today();
     let (app, name) = (ask.app.clone(), name.clone());
     let holders: Vec<StageName> = holders.cloned().collect();
@@ -125,11 +125,11 @@ async fn of_holder(
     name: &ProjectName,
     today: i64,
 ) -> Result<ProjectDownloads, HttpError> {
-    if let Some(known) = app.downloads.known(holder, name, today) {
+    if let Some(known) = app.python.downloads.known(holder, name, today) {
         return Ok(known);
     }
     let _turn = turns::turn(&READING).await?;
-    app.downloads.read(holder, name, today).await.map_err(unreadable)
+    app.python.downloads.read(holder, name, today).await.map_err(unreadable)
 }
 
 fn add(sums: &mut BTreeMap<i64, u64>, days: &[(i64, u64)]) {

@@ -422,7 +422,7 @@ async fn signer(
     let app = ask.app.clone();
     let looking = move || {
         let check = |(at, text): (usize, &String)| {
-            let checked = app.attestations.check(text, &sha256, &job);
+            let checked = app.python.attestations.check(text, &sha256, &job);
             checked.map_err(|error| format!("invalid attestations: number {}: {error}", at + 1))
         };
         texts.iter().enumerate().try_for_each(check).map(|()| job)

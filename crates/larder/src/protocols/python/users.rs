@@ -175,6 +175,6 @@ pub(crate) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     let principal = proved.map_err(|_| refused())?;
     let identity = principal.identity().ok_or_else(refused)?;
     let login = proxy_auth(&ask.app, &identity.user)?;
-    ask.app.security.logged_in(identity.user.name.as_str());
+    ask.app.logins.security.logged_in(identity.user.name.as_str());
     Ok(reply::result(StatusCode::OK, "proxyauth", login, Some("login successful")))
 }

@@ -232,7 +232,7 @@ pub(crate) async fn remove_old_versions(
     let stored = auth::stored(app)?;
     let days = rule.or_else(|| Some(RetentionRule::of(stored.index.stage(stage.as_str())?)));
     if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
-        let checked = app.clocks.check().await;
+        let checked = app.health.clocks.check().await;
         checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
     }
     let removing = RemoveOldVersions { stage, rule, is_dry };
