@@ -10,8 +10,6 @@ mod origin;
 mod proxy;
 pub(crate) mod session;
 
-use std::sync::Arc;
-
 use account::{
     Acl, Credentials, CredentialsError, Identified, Lack, Means, Object, Password, PasswordHash,
     Principal, Refusal, Scope, identify,
@@ -22,7 +20,7 @@ use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use operations::Sender;
 use passwords::{CheckRefused, Priority};
-use state::stored::{Stored, WriteFailure};
+use state::stored::WriteFailure;
 use state::{secrets, security};
 use store::CommitError;
 
@@ -36,16 +34,6 @@ pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(crate) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
-
-/// The published state of the store.
-///
-/// # Errors
-/// 503 until the store has been read for the first time.
-pub(crate) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
-    app.live_store
-        .snapshot_full()
-        .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
-}
 
 /// The sender of a request, as operations know one.
 pub(crate) fn sender(proved: Principal, head: &Parts) -> Sender {
@@ -155,7 +143,7 @@ pub(crate) async fn proved(
     app: &App,
     credentials: &Credentials,
 ) -> Result<Result<Principal, String>, HttpError> {
-    let stored = stored(app)?;
+    let stored = app.stored()?;
     if let Some(asked) = elsewhere::asks_directory(app, &stored, credentials) {
         drop(stored);
         let outcome = elsewhere::by_directory(app, asked).await?;

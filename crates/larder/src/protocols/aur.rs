@@ -23,8 +23,8 @@ use crate::app::App;
 use crate::app::rate_limit::Decision;
 use crate::front::body::{self, Shape};
 use crate::front::error::HttpError;
+use crate::front::loaded::no_packages;
 use crate::front::respond::{Conditions, respond, respond_now, takes_long};
-use crate::published::aur_published::AurPublished;
 use crate::routes::path::{decoded_lossily, segments};
 
 /// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
@@ -216,7 +216,7 @@ impl Large {
     /// Answers it when it is its turn.
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Large { query, standing } = self;
-        let (published, results_max) = (loaded(app)?, app.aur.results_max.load(Relaxed));
+        let (published, results_max) = (app.packages()?, app.aur.results_max.load(Relaxed));
         let making = app.aur.large.run(move || published.snapshot.answer(&query, results_max));
         let answer = making.await;
         Ok(told(app, head, standing, answer, Conditions::of(&head.method, &head.headers)))
@@ -235,7 +235,7 @@ impl Refined {
         let Refined { params, standing } = self;
         let conditions = Conditions::of(&head.method, &head.headers);
         if !params.may_add() {
-            let snapshot = loaded(app)?.snapshot.clone();
+            let snapshot = app.packages()?.snapshot.clone();
             let known = Arc::default();
             let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
             return Ok(told(app, head, standing, answer, conditions));
@@ -308,16 +308,6 @@ pub(crate) async fn search_in_turn<T: Send + 'static>(
 fn computed() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-/// The published state of the AUR.
-pub(crate) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
-    app.aur.snapshot_full().ok_or_else(not_loaded)
-}
-
-/// 503, until the first snapshot is published.
-fn not_loaded() -> HttpError {
-    HttpError::unavailable("the catalogue of packages is not loaded yet", 2)
 }
 
 /// Who sent a request that is not answered at once.
@@ -419,7 +409,7 @@ fn finish(
     standing: Standing,
     params: Params,
 ) -> Result<Result<Finished, Large>, HttpError> {
-    let published = app.aur.snapshot().ok_or_else(not_loaded)?;
+    let published = app.aur.snapshot().ok_or_else(no_packages)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     let params = if conditions.wants_gzip() { params.outlined() } else { params };
     let results_max = app.aur.results_max.load(Relaxed);

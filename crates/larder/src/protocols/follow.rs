@@ -75,7 +75,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         tracing::error!("{error:#}");
         HttpError::unavailable("the store cannot be read now; it has been logged", 5)
     })?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let identity = stored.identity.as_ref().and_then(|name| name.to_str().ok());
     let identity = identity.unwrap_or_default().to_owned();
     let serial = stored.serial;
@@ -139,7 +139,7 @@ pub(crate) async fn read_blob(
         .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
     let absent = || HttpError::not_found(format!("there is no blob {digest}"));
     if extent == Extent::Part {
-        let stored = auth::stored(app)?;
+        let stored = app.stored()?;
         let of = app.clone();
         let looking = blocking(move || part::names_blob(&stored, &principal, &of.config, digest));
         let looking = in_turn(&app.limits.making_answers[Surface::Server as usize], looking);

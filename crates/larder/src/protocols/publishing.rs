@@ -137,7 +137,7 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let path = pairs.find(|(name, _)| name == "discover").map(|(_, path)| path);
     let path = path.ok_or_else(|| HttpError::bad_request("`discover=PATH` was expected"))?;
     let below = path.strip_prefix(&*outside::root_path(app, head)).unwrap_or(&path);
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let stage = stored.index.stage(below.trim_matches('/'));
     if !app.logins.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
         let shown: String = path.chars().take(200).collect();

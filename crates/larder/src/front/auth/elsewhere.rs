@@ -14,7 +14,7 @@ use passwords::NotAsked;
 use state::security;
 use state::stored::Stored;
 
-use super::{check_refused, stored};
+use super::check_refused;
 use crate::app::App;
 use crate::app::directory::Directory;
 use crate::front::error::HttpError;
@@ -74,7 +74,7 @@ async fn ask(app: &App, asked: Asked<'_>) -> Identification {
         Err(NotAsked::Failed(failure)) => return Err(unavailable(&failure)),
     };
     if accepted.is_noted() {
-        let stored = stored(app)?;
+        let stored = app.stored()?;
         // Who was deleted here meanwhile is made again.
         if stored.accounts.user(user).is_some() {
             return Ok(identify_elsewhere(&stored.accounts, user));
@@ -101,7 +101,7 @@ pub(super) async fn note(
     let sender = Sender::Client { proved, address, path: String::new() };
     match carry_out(&mut app.keeper(), &sender, wish).await {
         Ok(_) => {
-            let outcome = identify_elsewhere(&stored(app)?.accounts, user);
+            let outcome = identify_elsewhere(&app.stored()?.accounts, user);
             if outcome.is_ok() {
                 app.logins.security.identified_elsewhere(user.as_str(), by);
             }

@@ -21,7 +21,7 @@ use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
 use sha2::{Digest as _, Sha256};
 
 use super::elsewhere::{Identification, note};
-use super::{X_DEVPI_AUTH, session, stored};
+use super::{X_DEVPI_AUTH, session};
 use crate::app::App;
 
 /// How many servers have passed a request on, from a follower to its primary. Each sets it itself.
@@ -164,7 +164,7 @@ async fn look_up(app: &App, said: Said) -> Identification {
     let Some(rules) = app.rules.elsewhere(Elsewhere::Proxy) else { return refused() };
     let given =
         groups.as_ref().map(|groups| rules.groups.groups(groups.iter().map(String::as_str)));
-    let stored = stored(app)?;
+    let stored = app.stored()?;
     let found = stored.accounts.user(name).map(|user| &**user);
     let is_as_said = rules.admit(&stored.accounts, name)
         && found.is_some_and(|user| {

@@ -74,7 +74,7 @@ async fn begun(
         expires_at: now + SignedDuration::from_secs(PENDING_LOG_IN_SECONDS),
         random: auth::random()?,
     };
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let secret = stored.accounts.login_secret().ok_or_else(no_secret)?;
     let [state, nonce, verifier] =
         [Shown::State, Shown::Nonce, Shown::Verifier].map(|what| secret.shown(&pending, what));
@@ -125,7 +125,7 @@ pub(crate) async fn return_from_provider(
     }
     let cookie = Cookie::Pending.shown(app, head);
     let pending = cookie.and_then(|cookie| {
-        let stored = auth::stored(app).ok()?;
+        let stored = app.stored().ok()?;
         stored.accounts.login_secret()?.unseal(cookie, Timestamp::now())
     });
     let next = pending.as_ref().map_or(log_in::HOME, |pending| &pending.next).to_owned();
@@ -169,7 +169,7 @@ async fn verify(
     let [(code, code_twice), (state, state_twice), (issuer, issuer_twice), (error, _), (about, _)] =
         ["code", "state", "iss", "error", "error_description"].map(one);
     let is_twice = code_twice || state_twice || issuer_twice;
-    let secret = auth::stored(app)?.accounts.login_secret().cloned().ok_or_else(no_secret)?;
+    let secret = app.stored()?.accounts.login_secret().cloned().ok_or_else(no_secret)?;
     let pending = pending.filter(|pending| {
         !is_twice
             && pending.provider == provider.settings().name
@@ -206,7 +206,7 @@ async fn open(
     verified: &VerifiedLogIn,
     next: &str,
 ) -> Result<Response, Failure> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let linked = stored.accounts.linked(&verified.identity().digest());
     let user = linked.and_then(|linked| stored.accounts.user(&linked.user));
     let principal = user.map(|user| Principal::on_the_machine(user.clone())).unwrap_or_default();

@@ -186,7 +186,7 @@ async fn page(
     said: TokenForm,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let nobody = || HttpError::from(forms::Undue::LoggedOut);
     let user = &principal.identity().ok_or_else(nobody)?.user;
     let (now, digest) = (Timestamp::now(), session.secret_digest());

@@ -230,7 +230,7 @@ pub(crate) async fn change_attachments(
             (problem, error.status(), false)
         }
     };
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
     // Others must not learn whether the article exists.
     let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());

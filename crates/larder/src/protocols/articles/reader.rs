@@ -52,7 +52,7 @@ pub(crate) async fn admitted(
         auth::principal_of(&app, head).await?
     };
     check_reader(&app, &principal, object)?;
-    let stored = auth::stored(&app)?;
+    let stored = app.stored()?;
     check_draft(&app, &stored, &principal, object)?;
     Ok((app, stored, principal))
 }

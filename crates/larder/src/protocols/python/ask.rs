@@ -56,7 +56,7 @@ impl Ask {
         written: Arc<AtomicU64>,
     ) -> Result<Ask, HttpError> {
         serial::wait_for_seen(&app, &head.headers).await?;
-        let stored = auth::stored(&app)?;
+        let stored = app.stored()?;
         let path = head.uri.path().to_owned();
         let (root_url, proved) = (OnceLock::new(), OnceCell::new());
         Ok(Ask { app, head, path, stored, root_url, written, proved })
@@ -74,7 +74,7 @@ impl Ask {
         path: String,
         accept: &'static str,
     ) -> Result<Ask, HttpError> {
-        let stored = auth::stored(&app)?;
+        let stored = app.stored()?;
         let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
         head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         head.method = Method::GET;
@@ -252,7 +252,7 @@ impl Ask {
         // Boxed: nearly no request comes here, and each would have to move as much.
         let is_somebody = Box::pin(self.principal()).await?.user_name().is_some();
         if is_somebody && Box::pin(self.is_behind(self.stored.serial)).await? {
-            self.stored = auth::stored(&self.app)?;
+            self.stored = self.app.stored()?;
         }
         Ok(())
     }

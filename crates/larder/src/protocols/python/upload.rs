@@ -319,7 +319,7 @@ async fn file(
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            let stored = auth::stored(&ask.app)?;
+            let stored = ask.app.stored()?;
             latest(&stored, stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 Refused::bad_request(format_args!(

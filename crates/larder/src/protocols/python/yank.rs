@@ -229,7 +229,7 @@ pub(crate) async fn remove_old_versions(
     rule: Option<RetentionRule>,
     is_dry: bool,
 ) -> Result<Done<(RetentionRule, Vec<Removal>)>, Refused> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let days = rule.or_else(|| Some(RetentionRule::of(stored.index.stage(stage.as_str())?)));
     if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
         let checked = app.health.clocks.check().await;

@@ -21,7 +21,7 @@ use state::stored::Stored;
 use super::received::Received;
 use crate::app::App;
 use crate::front::error::HttpError;
-use crate::front::{auth, serial};
+use crate::front::serial;
 use crate::protocols::articles::comparison_turns::{Waiting, computed};
 use crate::protocols::articles::reader;
 
@@ -85,7 +85,7 @@ pub(super) fn written(
         true => (true, true),
         false => (reader::may_read(app, writer, name), app.articles_are_open()),
     };
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     // The article may have been renamed in between. The answer names the revision by the name that was written to.
     let facts = stored.articles.revision_written_as(now, *revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
