@@ -89,7 +89,7 @@ pub(crate) struct Shows {
 impl Site {
     /// Takes the site's root from the head of a request.
     pub(crate) fn of(app: &App, head: &Parts) -> Site {
-        Site::below(app, head, root_url(app, &head.uri, &head.headers, &head.extensions))
+        Site::below(app, head, root_url(app, head))
     }
 
     /// This server as a browser sees it; `None` if the client is not a browser.

@@ -114,7 +114,7 @@ pub(crate) async fn show_changes_as_atom(
     let feed = loaded(app, surface).await;
     feed.now().map_err(|lost| refused(feed, &lost, ""))?;
     let stored = app.stored()?;
-    let root = crate::front::outside::root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = crate::front::outside::root_url(app, head);
     let body = atom::render(app, feed, surface, &stored, &principal, &root);
     let conditions = Conditions::of(&head.method, &head.headers);
     let reply = Reply::tagged("application/atom+xml; charset=utf-8", body);

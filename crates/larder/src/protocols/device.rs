@@ -42,7 +42,7 @@ fn answer(status: StatusCode, body: &Value) -> Response {
 pub(crate) fn begin(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (secret, now) = (secret(app)?, Timestamp::now());
     let log_in = DeviceLogIn::begin(auth::random()?, now);
-    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = root_url(app, head);
     let user_code = secret.user_code(&log_in);
     let page = format!("{root}/+account/device");
     Ok(answer(

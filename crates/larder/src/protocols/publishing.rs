@@ -143,7 +143,7 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
         let shown: String = path.chars().take(200).collect();
         return Err(HttpError::not_found(format!("no trusted publishing at `{shown}`")));
     }
-    let root = outside::root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = outside::root_url(app, head);
     let found = json!({
         "audience-endpoint": format!("{root}/_/oidc/audience"),
         "token-mint-endpoint": format!("{root}/_/oidc/mint-token"),

@@ -76,7 +76,7 @@ impl Cookie {
 
 /// Whether the browser reaches this server by TLS, as far as this server or a trusted proxy knows.
 fn is_secure(app: &App, head: &Parts) -> bool {
-    root_url(app, &head.uri, &head.headers, &head.extensions).starts_with("https://")
+    root_url(app, head).starts_with("https://")
 }
 
 /// The value of the first cookie of that name.

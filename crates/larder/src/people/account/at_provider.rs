@@ -54,7 +54,7 @@ fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpErro
 
 /// Where a provider sends browsers back to.
 fn redirect_uri(app: &App, head: &Parts, provider: &Provider) -> String {
-    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = root_url(app, head);
     format!("{root}/+account/oidc/{}/callback", provider.settings().name)
 }
 

@@ -75,7 +75,7 @@ impl Ask {
         accept: &'static str,
     ) -> Result<Ask, HttpError> {
         let stored = app.stored()?;
-        let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
+        let root_url = root_url(&app, &head);
         head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         head.method = Method::GET;
         let (root_url, proved) = (OnceLock::from(root_url), OnceCell::from(Ok(principal)));
@@ -115,8 +115,7 @@ impl Ask {
 
     /// The start of this server's URLs, without a trailing slash.
     pub(crate) fn root_url(&self) -> &str {
-        let Parts { uri, headers, extensions, .. } = &self.head;
-        self.root_url.get_or_init(|| root_url(&self.app, uri, headers, extensions))
+        self.root_url.get_or_init(|| root_url(&self.app, &self.head))
     }
 
     /// This server as the sender of the request sees it, for a page.
