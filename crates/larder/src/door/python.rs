@@ -1,7 +1,7 @@
 //! The Python index's part of the door: from a path that no other surface answers to its handler, with devpi's headers on
 //! whatever is answered.
 //!
-//! path -> [`Route`] -> (by the method, and by what the body says that it is) [`Endpoint`] -> handler -> response.
+//! path -> [`Names`] -> (by the method, and by what the body says that it is) [`Endpoint`] -> handler -> response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,8 +21,8 @@ use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use crate::front::{copies, cors};
 use crate::people::python as pages;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::{Names, settled};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::route::{Route, settled};
 use crate::protocols::python::{
     audit, documentation, downloads, files, index_log, insert_headers, integrity, prefetch,
     project, public_json, push, refusals, search, simple, stages, status, tox_results, upload,
@@ -70,20 +70,20 @@ pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, 
 async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
     // A preflight asks about the place that would answer the request after it.
     let method = cors::announced_method(&ask.head).unwrap_or_else(|| ask.head.method.clone());
-    let Some(route) = Route::parse(&ask.path, Some(&method)) else {
+    let Some(names) = Names::parse(&ask.path, Some(&method)) else {
         let nothing = HttpError::nothing_at(&ask.path).into();
         return (Endpoint::FindNoRoute, refusals::answer(ask, nothing).await);
     };
-    let route = settled(ask, route);
-    let found = route.place.endpoint(&ask.head.method).map(|it| refined(ask, it));
-    let endpoint = found.unwrap_or_else(|| route.place.first());
+    let names = settled(ask, names);
+    let found = names.place.endpoint(&ask.head.method).map(|it| refined(ask, it));
+    let endpoint = found.unwrap_or_else(|| names.place.first());
     let answering = async {
         let outcome = match found {
             Some(endpoint) => match copies::to_primary(&ask.app, endpoint, &ask.head, body).await {
                 Ok(response) => return (endpoint, response),
-                Err(body) => dispatch(ask, endpoint, &route, body).await,
+                Err(body) => dispatch(ask, endpoint, &names, body).await,
             },
-            None => wrong_method(ask, &route),
+            None => wrong_method(ask, &names),
         };
         let response = match outcome {
             Ok(response) => response,
@@ -120,10 +120,10 @@ fn has_page(endpoint: Endpoint) -> bool {
 async fn dispatch(
     ask: &Ask,
     endpoint: Endpoint,
-    route: &Route,
+    names: &Names,
     body: Body,
 ) -> Result<Response, Refused> {
-    let Route { user, stage, project, version, file, .. } = route;
+    let Names { user, stage, project, version, file, .. } = names;
     let InTree::Python(endpoint) = endpoint.in_tree() else {
         return Err(HttpError::nothing_at(&ask.path).into());
     };
@@ -215,32 +215,32 @@ async fn dispatch(
         Python::YankRelease => {
             Box::pin(yank::yank_release(ask, stage, project, version, body)).await
         }
-        Python::ShowDocumentation => Box::pin(documentation::show_documentation(ask, route)).await,
-        Python::ShowProvenance => Box::pin(integrity::show_provenance(ask, route)).await,
-        Python::ShowContents => Box::pin(pages::show_contents(ask, route)).await,
-        Python::CompareReleases => Box::pin(pages::compare_releases(ask, route)).await,
-        Python::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
+        Python::ShowDocumentation => Box::pin(documentation::show_documentation(ask, names)).await,
+        Python::ShowProvenance => Box::pin(integrity::show_provenance(ask, names)).await,
+        Python::ShowContents => Box::pin(pages::show_contents(ask, names)).await,
+        Python::CompareReleases => Box::pin(pages::compare_releases(ask, names)).await,
+        Python::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, names)).await,
         Python::FindNoRoute => Err(HttpError::nothing_at(&ask.path).into()),
     }
 }
 
 /// A method that the place does not have. An upload is told where it belongs.
-fn wrong_method(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+fn wrong_method(ask: &Ask, names: &Names) -> Result<Response, Refused> {
     let is_post = ask.head.method == Method::POST;
     if ask.head.method == Method::OPTIONS {
-        return Ok(options(route.place));
+        return Ok(options(names.place));
     }
-    match route.place.first() {
+    match names.place.first() {
         Endpoint::ListProjects | Endpoint::ShowSimplePage if is_post => {
-            Ok(simple::no_uploads(ask, &route.stage))
+            Ok(simple::no_uploads(ask, &names.stage))
         }
         Endpoint::ListUsers | Endpoint::ShowUser | Endpoint::ShowProject
             if is_post && upload::is_form(ask) =>
         {
-            Ok(upload::no_uploads(ask, route))
+            Ok(upload::no_uploads(ask, names))
         }
         _ => {
-            let (method, allow) = (&ask.head.method, route.place.allow());
+            let (method, allow) = (&ask.head.method, names.place.allow());
             Err(HttpError::method_not_allowed(method, &ask.path, allow).into())
         }
     }

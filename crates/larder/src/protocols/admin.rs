@@ -30,7 +30,7 @@ use crate::tasks::rescue::rescue;
 /// The answer to a request to this listener, and the endpoint that gave it.
 pub(crate) async fn answer(app: &Arc<App>, head: &Parts) -> (Endpoint, Response) {
     let path = head.uri.path();
-    let Some(route) = Route::find(Tree::Admin, path) else {
+    let Some(route) = Route::find(Tree::Admin, path, None) else {
         let nothing = HttpError::nothing_at(path);
         return (Endpoint::FindNothingForAdmins, nothing.into_response());
     };

@@ -28,11 +28,11 @@ use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::Project;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::About;
-use crate::protocols::python::route::Project;
 use crate::published::finished_pages::MadeOf;
 
 /// `GET /{user}/{index}/{project}`, as a page.

@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 use store::records::{DownloadsError, ProjectDownloads};
 
 use super::ask::Ask;
+use super::names::Project;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::route::Project;
 use super::simple::mirrored::project_of;
 use crate::app::App;
 use crate::app::downloads::{DAYS, VERSIONS_MAX, start_of, today};

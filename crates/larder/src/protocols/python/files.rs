@@ -28,11 +28,11 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
+use super::names::FilePath;
 use super::policy::{self, Given};
 use super::refused::Refused;
 use super::reply;
 use super::rights::{About, admit, admit_to_file};
-use super::route::FilePath;
 use super::write::whole_body;
 use crate::front::auth;
 use crate::front::body::{BodyError, Shape, parsed};

@@ -25,8 +25,8 @@ use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::names::Names;
 use super::refused::Refused;
-use super::route::Route;
 use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
@@ -370,10 +370,10 @@ impl OwnIndex {
         let path = format!("/{}/{url}", self.stage);
         let ask = Ask::at(self.app.clone(), self.head.clone(), principal, path, ACCEPTED);
         let ask = ask.map_err(|error| error.detail().to_owned())?;
-        let route = Route::parse(&ask.path, Some(&Method::GET));
-        let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
-        let (stage, file) = (route.stage.as_str(), &route.file);
-        let found = match route.place.endpoint(&Method::GET) {
+        let names = Names::parse(&ask.path, Some(&Method::GET));
+        let names = names.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
+        let (stage, file) = (names.stage.as_str(), &names.file);
+        let found = match names.place.endpoint(&Method::GET) {
             Some(Endpoint::FindUpstreamFile) => {
                 files::mirrored::find(&ask, stage, file, Place::of_upstream(&file.names)).await
             }

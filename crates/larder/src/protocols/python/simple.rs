@@ -19,9 +19,9 @@ use resources::turns::Share;
 use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
+use super::names::Project;
 use super::refused::Refused;
 use super::rights::{About, admit, refused_reader};
-use super::route::Project;
 use super::{insert_headers, reply};
 use crate::app::App;
 use crate::front::conditional::check_expected;

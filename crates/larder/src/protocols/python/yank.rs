@@ -16,10 +16,10 @@ use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
+use super::names::{FilePath, Project};
 use super::project::readable;
 use super::refused::Refused;
 use super::reply;
-use super::route::{FilePath, Project};
 use super::write::optional_json_body;
 use crate::app::App;
 use crate::front::auth;
