@@ -72,6 +72,8 @@ pub struct Articles {
     pub contents: Contents,
     /// Articles by the words in their texts.
     pub texts: ArticleTexts,
+    /// Whether everybody may read them.
+    pub is_open: bool,
 }
 
 /// How pages for people are made.
@@ -139,6 +141,7 @@ impl App {
             articles: Articles {
                 contents: Contents::new(config.article.memory_bytes_max),
                 texts: ArticleTexts::default(),
+                is_open: config.article.acl_read.entries().contains(&AclEntry::Everybody),
             },
             changes: Changes::new(&config, metrics.subscribers.clone(), webhooks(&config)?),
             live_store: LiveStore::new(store.records.clone(), metrics.commits.clone()),
@@ -187,11 +190,6 @@ impl App {
     pub fn begin_shutdown(&self) {
         self.health.stop();
         self.changes.closing.cancel();
-    }
-
-    /// Whether everybody may read articles.
-    pub(crate) fn articles_are_open(&self) -> bool {
-        self.config.article.acl_read.entries().contains(&AclEntry::Everybody)
     }
 }
 

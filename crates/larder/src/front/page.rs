@@ -157,7 +157,7 @@ impl Site {
             packages: app.aur.is_on(),
             projects: config.python.enabled,
             articles: config.article.enabled
-                && (app.articles_are_open() || logged_in.as_ref().is_some_and(reads)),
+                && (app.articles.is_open || logged_in.as_ref().is_some_and(reads)),
         };
         Site { place: place(head), logged_in, ..Site::at(root_url, shows, app.pages.brand.clone()) }
     }

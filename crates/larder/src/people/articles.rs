@@ -67,7 +67,7 @@ fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<
 
 impl<'a> Reading<'a> {
     fn audience(&self) -> Audience {
-        if self.app.articles_are_open() { Audience::Everybody } else { Audience::Reader }
+        if self.app.articles.is_open { Audience::Everybody } else { Audience::Reader }
     }
 
     fn site(&self) -> Site {
@@ -250,7 +250,7 @@ fn format(content: &Facts) -> Option<Format> {
 fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
     let index = Arc::downgrade(&app.articles.texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
-    Keeping::of(head, site, made_of).filter(|_| app.articles_are_open())
+    Keeping::of(head, site, made_of).filter(|_| app.articles.is_open)
 }
 
 /// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in.
@@ -310,7 +310,7 @@ async fn article_page<'a>(
         rendered
     };
     // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
-    let text = if shown.app.articles_are_open() && !site.is_files() {
+    let text = if shown.app.articles.is_open && !site.is_files() {
         let place = format!("{} {prefix}/{name}", content.content_type);
         // A link to a file depends on the files of this article alone.
         let articles = &shown.stored.articles;

@@ -259,7 +259,7 @@ impl Question {
         let may_read = |name: &ArticleName| admits(Object::Article(name.as_str()));
         let having = match is_long {
             true => {
-                let is_shown = (!self.app.articles_are_open()).then_some(&may_read as _);
+                let is_shown = (!self.app.articles.is_open).then_some(&may_read as _);
                 Hits::find(texts, state, text, self.limit, is_shown).articles
             }
             false => Vec::new(),

@@ -19,8 +19,8 @@ use net::{Answered, ClientAddress, MadeForOne, Peer};
 use resources::cpu_pool::PoolError;
 
 use super::changes::Histories;
-use crate::app::App;
 use crate::app::rate_limit::Decision;
+use crate::app::{App, Aur};
 use crate::front::body::{self, Shape};
 use crate::front::error::HttpError;
 use crate::front::loaded::no_packages;
@@ -63,9 +63,9 @@ pub(crate) async fn answer_question(
     }
     Ok(match read(app, head, asked, sender(head)) {
         Reading::Done(response) => response,
-        Reading::Long(finished) => finished.respond(app).await,
-        Reading::Large(question) => question.finish(app, head).await?.respond(app).await,
-        Reading::Refined(question) => question.finish(app, head).await?.respond(app).await,
+        Reading::Long(finished) => finished.respond(&app.aur).await,
+        Reading::Large(question) => question.finish(app, head).await?.respond(&app.aur).await,
+        Reading::Refined(question) => question.finish(app, head).await?.respond(&app.aur).await,
     })
 }
 
@@ -95,19 +95,19 @@ pub(crate) fn answer_question_now(
         Reading::Done(response) => Answered::Now(response),
         Reading::Long(finished) => {
             let app = app.clone();
-            Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+            Answered::Later(Box::pin(async move { finished.respond(&app.aur).await }))
         }
         Reading::Large(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(
-                async move { finished(&app, question.finish(&app, &head)).await },
-            ))
+            Answered::Later(Box::pin(async move {
+                finished(&app.aur, question.finish(&app, &head)).await
+            }))
         }
         Reading::Refined(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(
-                async move { finished(&app, question.finish(&app, &head)).await },
-            ))
+            Answered::Later(Box::pin(async move {
+                finished(&app.aur, question.finish(&app, &head)).await
+            }))
         }
     })
 }
@@ -164,30 +164,30 @@ impl Finished {
         takes_long(&self.answer.reply, &self.conditions)
     }
 
-    fn respond_now(self, app: &App) -> Response {
+    fn respond_now(self, aur: &Aur) -> Response {
         let is_large = self.is_large();
         let mut response = respond_now(self.answer.reply, self.status, &self.conditions);
         mark(&mut response, is_large);
-        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }
 
-    async fn respond(self, app: &App) -> Response {
+    async fn respond(self, aur: &Aur) -> Response {
         let is_large = self.is_large();
         let mut response = respond(self.answer.reply, self.status, self.conditions).await;
         mark(&mut response, is_large);
-        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }
 }
 
 /// The response that `finishing` makes, or its refusal.
 async fn finished(
-    app: &App,
+    aur: &Aur,
     finishing: impl Future<Output = Result<Finished, HttpError>>,
 ) -> Response {
     match finishing.await {
-        Ok(finished) => finished.respond(app).await,
+        Ok(finished) => finished.respond(aur).await,
         Err(error) => error.into_response(),
     }
 }
@@ -328,7 +328,7 @@ fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Rea
     }
     match finish(app, head, standing, params) {
         Ok(Ok(finished)) if finished.takes_long() => Reading::Long(finished),
-        Ok(Ok(finished)) => Reading::Done(finished.respond_now(app)),
+        Ok(Ok(finished)) => Reading::Done(finished.respond_now(&app.aur)),
         Ok(Err(large)) => Reading::Large(Box::new(large)),
         Err(error) => Reading::Done(error.into_response()),
     }
@@ -371,11 +371,11 @@ async fn post(
         Params::from_body(from_path, query, Body::Form(&body))
     };
     if params.are_refined() {
-        return Ok(Refined { params, standing }.finish(app, head).await?.respond(app).await);
+        return Ok(Refined { params, standing }.finish(app, head).await?.respond(&app.aur).await);
     }
     Ok(match finish(app, head, standing, params)? {
-        Ok(finished) => finished.respond(app).await,
-        Err(large) => large.finish(app, head).await?.respond(app).await,
+        Ok(finished) => finished.respond(&app.aur).await,
+        Err(large) => large.finish(app, head).await?.respond(&app.aur).await,
     })
 }
 
@@ -397,7 +397,7 @@ fn admit(
         let status = StatusCode::TOO_MANY_REQUESTS;
         let conditions = Conditions::of(&head.method, &head.headers);
         let finished = Finished { answer, status, conditions, decision };
-        return Err(Box::new(finished.respond_now(app)));
+        return Err(Box::new(finished.respond_now(&app.aur)));
     }
     Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
 }

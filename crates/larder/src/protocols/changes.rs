@@ -161,7 +161,7 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
         return Ok(Principal::Anonymous);
     }
     let principal = auth::principal(app, headers).await?;
-    if surface == Followed::Articles && !app.articles_are_open() && principal.identity().is_none() {
+    if surface == Followed::Articles && !app.articles.is_open && principal.identity().is_none() {
         let object = Object::Articles("");
         return Err(auth::denied(&principal, Scope::ArticleRead, object, "read articles", ""));
     }

@@ -41,7 +41,6 @@ use crate::front::turns::in_turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::files::mirrored;
 use crate::protocols::python::simple::mirrored::failed;
-use crate::routes::path::{decoded, segments};
 use crate::routes::{Route, Surface};
 
 use self::part::Ended;
@@ -179,15 +178,13 @@ pub(crate) async fn read_mirrored(
     parameters::<0>(head.uri.query(), [])?;
     let ask = Ask::new(app.clone(), head.clone(), Arc::default()).await?;
     let none = || HttpError::not_found("no mirror has anything at this path");
-    let stage = format!("{}/{}", route.name("{user}"), route.name("{index}"));
-    let stage = ask.stored.index.stage(&stage).ok_or_else(none)?;
+    let path = route.names_below(&["mirrors"]);
+    let [user, index, kind, names @ ..] = path.as_slice() else { return Err(none()) };
+    let stage = ask.stored.index.stage(&format!("{user}/{index}")).ok_or_else(none)?;
     if extent == Extent::Part && !stage.may_read(&principal, Portion::Whole) {
         return Err(none());
     }
     let mirror = app.python.mirrors.of(stage).ok_or_else(none)?;
-    let path = segments(route.path()).skip(5).map(|name| decoded(name).map(Into::into));
-    let path: Vec<String> = path.collect::<Result<_, _>>().map_err(|_| none())?;
-    let (kind, names) = path.split_first().ok_or_else(none)?;
     let project = match (kind.as_str(), names) {
         ("+simple", [name]) if name.is_empty() => None,
         ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),

@@ -11,7 +11,7 @@ use store::records::DownloadsError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::app::downloads::{DAYS, Gone, today};
+use crate::app::downloads::{DAYS, Downloads, Gone, today};
 use crate::app::side_files;
 
 /// How long after a download all that were counted are written; also after a failure.
@@ -34,7 +34,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
         let day = today();
         let working = async {
-            write(&app, kept).await?;
+            write(&app.python.downloads, kept).await?;
             // What was removed while no process looked, or is too old: at the start, and once on a day on which something is written.
             match looked_through_on == Some(day) {
                 true => Ok(()),
@@ -75,23 +75,23 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
             }
         };
         if shutdown.run_until_cancelled(due).await.is_none() {
-            _ = tokio::time::timeout(STOP_MAX, write(&app, kept)).await;
+            _ = tokio::time::timeout(STOP_MAX, write(&app.python.downloads, kept)).await;
             return kept.let_go().await;
         }
     }
 }
 
 /// Forgets what is gone, and adds what was counted.
-async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError> {
-    let gone = app.python.downloads.take_gone();
+async fn write(downloads: &Downloads, kept: &store::Downloads) -> Result<(), DownloadsError> {
+    let gone = downloads.take_gone();
     if let Err(error) = forget(kept, &gone).await {
-        app.python.downloads.forget(gone);
+        downloads.forget(gone);
         return Err(error);
     }
     if !gone.is_empty() {
-        app.python.downloads.read_anew();
+        downloads.read_anew();
     }
-    let counts = app.python.downloads.take();
+    let counts = downloads.take();
     if counts.is_empty() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError>
         // Adding them once more could count them twice.
         Ok(()) | Err(DownloadsError::OutcomeUnknown(_)) => {}
         Err(DownloadsError::Unavailable(_) | DownloadsError::Damaged(_)) => {
-            app.python.downloads.give_back(counts);
+            downloads.give_back(counts);
         }
     }
     added

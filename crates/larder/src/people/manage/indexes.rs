@@ -293,7 +293,7 @@ pub(crate) async fn change_index(
                 let order = ResolutionOrder::of(&stored.index, stage.as_str());
                 let order = order.ok_or_else(|| HttpError::unknown_stage(stage.as_str()))?;
                 check_reader(principal, &order, Portion::Project(project.as_str()))?;
-                python::refresh(app, &order, &project).await
+                python::refresh(&app.python.mirrors, &order, &project).await
             };
             (Answer::of(refreshing.await).0, "Upstream was asked again.")
         }

@@ -203,7 +203,7 @@ async fn send(
         }
         response
     };
-    insert_headers(response.headers_mut(), found, app.articles_are_open());
+    insert_headers(response.headers_mut(), found, app.articles.is_open);
     serial::insert(response.headers_mut(), stored.serial);
     Ok(response)
 }

@@ -104,7 +104,7 @@ fn is_plain(app: &App, head: &Parts) -> bool {
         &serial::X_LARDER_SERIAL,
         &serial::X_DEVPI_SERIAL,
     ];
-    head.uri.query().is_none() && app.articles_are_open() && !has_any(&head.headers, conditions)
+    head.uri.query().is_none() && app.articles.is_open && !has_any(&head.headers, conditions)
 }
 
 /// The revision that a path in its canonical spelling names, and whether as the latest. It is looked up unchecked: only valid
@@ -171,7 +171,7 @@ async fn body(
         facts,
         content: content_facts,
         is_latest,
-        is_open: app.articles_are_open(),
+        is_open: app.articles.is_open,
     };
     let etag = facts.tag.header_value(Encoding::Identity);
     let request = &head.headers;
@@ -424,7 +424,7 @@ pub(crate) async fn listing(
         }
         let limit = page_size(limit)?;
         let found = stored.articles.tagged(&tag, &prefix, after.as_deref());
-        let is_open = app.articles_are_open();
+        let is_open = app.articles.is_open;
         let found = found.filter(|it| is_open || may_read(app, &principal, &it.name));
         let found = ListResult::Page(Page::of(found, limit));
         let (q, text) = (String::new(), String::new());

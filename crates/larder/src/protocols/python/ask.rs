@@ -180,6 +180,11 @@ impl Ask {
         pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
     }
 
+    /// The path of the stage, as it was sent.
+    pub(crate) fn stage_path(&self) -> String {
+        self.path.split('/').take(3).collect::<Vec<_>>().join("/")
+    }
+
     /// The path with `name` at `position`, counted from 0 after the leading slash; `name` is not escaped.
     pub(crate) fn path_with(&self, position: usize, name: &str) -> String {
         let names = self.path.split('/').enumerate();

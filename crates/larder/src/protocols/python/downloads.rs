@@ -21,8 +21,7 @@ use super::refused::Refused;
 use super::reply;
 use super::rights::About;
 use super::simple::mirrored::project_of;
-use crate::app::App;
-use crate::app::downloads::{DAYS, VERSIONS_MAX, start_of, today};
+use crate::app::downloads::{DAYS, Downloads, VERSIONS_MAX, start_of, today};
 use crate::front::error::HttpError;
 use crate::front::turns;
 
@@ -78,7 +77,7 @@ pub(crate) async fn of_project<'ask>(
     let mut releases: BTreeMap<String, BTreeMap<i64, u64>> = BTreeMap::new();
     let mut count = 0;
     for holder in holders {
-        let downloads = of_holder(&ask.app, holder, name, today).await?;
+        let downloads = of_holder(&ask.app.python.downloads, holder, name, today).await?;
         add(&mut total, &downloads.days);
         count += downloads.version_count.saturating_sub(downloads.versions.len() as u64);
         for release in &downloads.versions {
@@ -109,7 +108,10 @@ pub(crate) async fn lately<'a>(
     let reading = tokio::spawn(async move {
         let mut total = BTreeMap::new();
         for holder in &holders {
-            add(&mut total, &of_holder(&app, holder, &name, today).await.ok()?.days);
+            add(
+                &mut total,
+                &of_holder(&app.python.downloads, holder, &name, today).await.ok()?.days,
+            );
         }
         Some(total)
     });
@@ -120,16 +122,16 @@ pub(crate) async fn lately<'a>(
 
 /// The downloads of a project from this index alone: those that were read within the last minute, or else from the database.
 async fn of_holder(
-    app: &App,
+    downloads: &Downloads,
     holder: &StageName,
     name: &ProjectName,
     today: i64,
 ) -> Result<ProjectDownloads, HttpError> {
-    if let Some(known) = app.python.downloads.known(holder, name, today) {
+    if let Some(known) = downloads.known(holder, name, today) {
         return Ok(known);
     }
     let _turn = turns::turn(&READING).await?;
-    app.python.downloads.read(holder, name, today).await.map_err(unreadable)
+    downloads.read(holder, name, today).await.map_err(unreadable)
 }
 
 fn add(sums: &mut BTreeMap<i64, u64>, days: &[(i64, u64)]) {
