@@ -4,7 +4,7 @@
 //! path -> [`Names`] -> (by the method, and by what the body says that it is) [`Endpoint`] -> handler -> response.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -34,16 +34,11 @@ use crate::routes::{Endpoint, InTree};
 /// The endpoint of a request that no other surface answers, and its answer.
 pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, Response) {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
-    let written = Arc::new(AtomicU64::new(0));
-    let (endpoint, mut response, stored) = match Ask::new(app.clone(), head, written.clone()).await
-    {
-        Ok(mut ask) => match ask.know_index().await {
-            Ok(()) => {
-                let (endpoint, response) = answer_to(&ask, body).await;
-                (endpoint, response, Some(ask.stored))
-            }
-            Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
-        },
+    let (endpoint, mut response, ask) = match Ask::new(app.clone(), head).await {
+        Ok(ask) => {
+            let (endpoint, response) = answer_to(&ask, body).await;
+            (endpoint, response, Some(ask))
+        }
         Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
     };
     let is_refused = response.status().as_u16() >= 400;
@@ -52,15 +47,15 @@ pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, 
         headers.entry(VARY).or_insert(BY_CLIENT);
     }
     // A write names its own commit.
-    let written = written.load(Relaxed);
+    let written = ask.as_ref().map_or(0, |ask| ask.written.load(Relaxed));
     if written > 0 {
         headers.insert(X_DEVPI_SERIAL, HeaderValue::from(written));
         headers.insert(X_LARDER_SERIAL, HeaderValue::from(written));
     }
     // A read names the state that it was answered from, which may no longer be the published one; other refusals and writes of
     // nothing were decided on the newest.
-    if let Some(stored) = stored.filter(|_| is_safe) {
-        insert_headers(headers, &stored);
+    if let Some(ask) = ask.filter(|_| is_safe) {
+        insert_headers(headers, &ask.stored);
     } else if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
     }

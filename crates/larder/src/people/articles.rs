@@ -178,10 +178,10 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     }
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
     if let Some(moved) = redirect::answer(&shown, &path) {
-        return Ok(from_store(&app, &stored, shown.answered(moved)));
+        return Ok(from_store(app, &stored, shown.answered(moved)));
     }
     let response = match Box::pin(page_of(&shown, &path)).await.transpose() {
         Some(page) => shown.answered(page),
@@ -195,13 +195,13 @@ async fn read_folder(app: &Arc<App>, head: &Parts, path: &str) -> Result<Respons
     // Its name is the start of that of an article.
     let inner = parse_path(&format!("{path}/x"))?.name;
     let folder = inner.as_str().strip_suffix("/x").unwrap_or_default();
-    let (app, stored, principal) = admitted(app.clone(), head, Object::Article(folder)).await?;
-    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, Object::Article(folder)).await?;
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
     let page = link::page_of_folder(&shown, folder);
     let place = page.map(|name| format!("/article/{}", in_path(name.as_str())));
     let is_folder = || in_tree(&shown, |view| view.is_folder(folder));
     let place = place.or_else(|| is_folder().then(|| outline::list_of(folder)));
-    let sent_on = place.map(|place| see_other(&app, head, &place));
+    let sent_on = place.map(|place| see_other(app, head, &place));
     let missing = || HttpError::not_found(format!("there is no article below `{folder}/`"));
     Ok(shown.answered(sent_on.ok_or_else(missing)))
 }

@@ -176,7 +176,7 @@ pub(crate) async fn read_mirrored(
 ) -> Result<Response, HttpError> {
     let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
-    let ask = Ask::new(app.clone(), head.clone(), Arc::default()).await?;
+    let ask = Ask::new(app.clone(), head.clone()).await?;
     let none = || HttpError::not_found("no mirror has anything at this path");
     let path = route.names_below(&["mirrors"]);
     let [user, index, kind, names @ ..] = path.as_slice() else { return Err(none()) };

@@ -108,8 +108,8 @@ pub(crate) async fn list_attachments(
 ) -> Result<Response, HttpError> {
     let article = route.article()?;
     let object = Object::Article(article.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     let response = reading.answered(match listed(&reading, &article) {
         Ok(FileList::Files(_)) => show_attachments(&reading, &article).await,
         Ok(FileList::Moved(response)) => Ok(response),

@@ -127,10 +127,10 @@ fn found<'stored>(
 pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     let response = match redirect::answer(&reading, &path) {
-        Some(moved) => from_store(&app, &stored, reading.answered(moved)),
+        Some(moved) => from_store(app, &stored, reading.answered(moved)),
         None => in_bytes(&reading, &path).await,
     };
     Ok(keep_private(response, &principal))
@@ -413,7 +413,7 @@ pub(crate) async fn listing(
     // The right to read is checked before the query.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
-    let (_, stored, principal) = admitted(app.clone(), head, listed).await?;
+    let (stored, principal) = admitted(app, head, listed).await?;
     let [prefix, q, after, limit, deleted, text, tag, offset] = given?;
     let prefix = prefix.unwrap_or_default();
     if let Some(tag) = tag.as_deref().and_then(article::tag) {

@@ -40,21 +40,21 @@ impl Reading<'_> {
 
 /// The state to answer from, and who reads, for a request that may.
 pub(crate) async fn admitted(
-    app: Arc<App>,
+    app: &App,
     head: &Parts,
     object: Object<'_>,
-) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
+) -> Result<(Arc<Stored>, Principal), HttpError> {
     // If everybody may read, credentials are not checked, unless it is a draft.
     let is_draft = app.live_store.snapshot().is_some_and(|it| draft_of(&it, object).is_some());
     let principal = if app.articles.is_open && !is_draft {
         Principal::Anonymous
     } else {
-        auth::principal_of(&app, head).await?
+        auth::principal_of(app, head).await?
     };
-    check_reader(&app, &principal, object)?;
+    check_reader(app, &principal, object)?;
     let stored = app.stored()?;
-    check_draft(&app, &stored, &principal, object)?;
-    Ok((app, stored, principal))
+    check_draft(app, &stored, &principal, object)?;
+    Ok((stored, principal))
 }
 
 /// The draft that a request asks for; `None` if it asks for something else.

@@ -42,24 +42,22 @@ pub(crate) struct Ask {
     /// [`Ask::root_url`], once it was needed: most answers have no such URL.
     root_url: OnceLock<String>,
     /// The last commit of this request; zero if there is none.
-    written: Arc<AtomicU64>,
+    pub(crate) written: AtomicU64,
     /// The outcome of checking the credentials, once it was needed: a password is hashed only once.
     proved: OnceCell<Result<Principal, String>>,
 }
 
 impl Ask {
     /// # Errors
-    /// 503 until the store is loaded, or if it lags behind what the client has seen.
-    pub(crate) async fn new(
-        app: Arc<App>,
-        head: Parts,
-        written: Arc<AtomicU64>,
-    ) -> Result<Ask, HttpError> {
+    /// 503 until the store is loaded, if it lags behind what the client has seen, or while too many passwords are being checked.
+    pub(crate) async fn new(app: Arc<App>, head: Parts) -> Result<Ask, HttpError> {
         serial::wait_for_seen(&app, &head.headers).await?;
         let stored = app.stored()?;
         let path = head.uri.path().to_owned();
-        let (root_url, proved) = (OnceLock::new(), OnceCell::new());
-        Ok(Ask { app, head, path, stored, root_url, written, proved })
+        let (root_url, proved, written) = Default::default();
+        let mut ask = Ask { app, head, path, stored, root_url, written, proved };
+        ask.know_index().await?;
+        Ok(ask)
     }
 
     /// The request of `principal`, who sent `head`, for the page or the file at `path`, with this `Accept`. No header of `head`
@@ -79,7 +77,7 @@ impl Ask {
         head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         head.method = Method::GET;
         let (root_url, proved) = (OnceLock::from(root_url), OnceCell::from(Ok(principal)));
-        Ok(Ask { app, head, path, stored, root_url, written: Arc::default(), proved })
+        Ok(Ask { app, head, path, stored, root_url, written: AtomicU64::default(), proved })
     }
 
     /// The outcome of a handler whose answer grows with the data, when it is its turn. The sender is found out before that: it
@@ -245,7 +243,7 @@ impl Ask {
     ///
     /// # Errors
     /// 503 while too many passwords are being checked, or if the store does not say how far it is.
-    pub(crate) async fn know_index(&mut self) -> Result<(), HttpError> {
+    async fn know_index(&mut self) -> Result<(), HttpError> {
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS);
         let mut names = self.path.trim_start_matches('/').splitn(3, '/');
         let (user, index) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
