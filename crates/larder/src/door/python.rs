@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use pypi::upstream::Place;
 
 use super::survived;
 use crate::app::App;
@@ -162,13 +161,8 @@ async fn dispatch(
         Python::StopPrefetch => Box::pin(prefetch::stop_prefetch(ask, stage)).await,
         Python::UploadFile => Box::pin(upload_or_push(ask, stage, body)).await,
         Python::PushRelease => Box::pin(push::push_release(ask, stage, body)).await,
-        Python::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,
-        // Files without a digest belong to mirrors.
-        Python::FindExternalFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_external(&file.names))).await
-        }
-        Python::FindUpstreamFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names))).await
+        Python::DownloadFile | Python::FindExternalFile | Python::FindUpstreamFile => {
+            Box::pin(files::get_file(ask, names)).await
         }
         Python::AddToxResult => Box::pin(files::add_tox_result(ask, stage, file, body)).await,
         Python::DeleteFile => Box::pin(files::delete_file(ask, stage, file)).await,

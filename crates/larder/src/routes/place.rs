@@ -69,7 +69,7 @@ static BY_WORD: LazyLock<HashMap<(Tree, &'static str), Vec<&'static Place>>> =
     LazyLock::new(|| {
         let mut by_word: HashMap<_, Vec<_>> = HashMap::new();
         for place in PLACES.iter() {
-            let word = if let Some(Part::Word(word)) = place.parts.first() { word } else { "" };
+            let word = if let Some(Part::Word(word)) = place.parts.first() { *word } else { "" };
             by_word.entry((place.tree, word)).or_default().push(place);
         }
         by_word
