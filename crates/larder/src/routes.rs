@@ -81,6 +81,8 @@ enum Trait {
     Scan,
     /// Its answers are made of nothing in the store, as none of the AUR and of the admin listener are.
     NoStore,
+    /// Browsers get a page where programs get JSON. For every refusal, they do.
+    Page,
 }
 
 impl Endpoint {
@@ -97,6 +99,11 @@ impl Endpoint {
     /// Whether an answer takes a look at all users, stages or projects. Few are made at once.
     pub(crate) fn looks_through_all(self) -> bool {
         self.traits().contains(&Trait::Scan)
+    }
+
+    /// Whether browsers get a page where programs get JSON.
+    pub(crate) fn has_page(self) -> bool {
+        self.traits().contains(&Trait::Page)
     }
 
     /// Whether its answers are made of what is in the store.
@@ -331,19 +338,19 @@ endpoints! {
         ShowStatistics = Aur Any "page": GET ["/rpc/stats"];
     }
     Python {
-        ListUsers = Python Any "user": GET ["/"];
+        ListUsers = Python Any(Page) "user": GET ["/"];
         ShowServerStatus = Python Any "status": GET ["/+status"];
         ShowApi = Python Any "status": GET ["/+api", "/{user}/+api", "/{user}/{index}/+api"];
         // nginx asks with whatever method it has.
         CheckAccess = Account Any "auth_check": GET ANY ["/+authcheck"];
         LogIn = Account Any "login": POST ["/+login"];
-        Search = Python Any "search": GET ["/+search"];
+        Search = Python Any(Page) "search": GET ["/+search"];
         ShowAudit = Python Any "audit": GET ["/+audit", "/{user}/{index}/+audit"];
-        ShowUser = Python Any "user": GET ["/{user}"];
+        ShowUser = Python Any(Page) "user": GET ["/{user}"];
         CreateUser = Account Primary "user_write": PUT ["/{user}"];
         ModifyUser = Account Primary "user_write": PATCH ["/{user}"];
         DeleteUser = Account Primary "user_write": DELETE ["/{user}"];
-        ShowIndex = Python Any "index": GET ["/{user}/{index}"];
+        ShowIndex = Python Any(Page) "index": GET ["/{user}/{index}"];
         CreateIndex = Python Primary "index_write": PUT ["/{user}/{index}"];
         ModifyIndex = Python Primary "index_write": PATCH ["/{user}/{index}"];
         DeleteIndex = Python Primary "index_write": DELETE ["/{user}/{index}"];
@@ -351,7 +358,7 @@ endpoints! {
         PushRelease = Python Primary "push": POST PUSH ["/{user}/{index}"];
         SearchByXmlRpc = Python Any "search": POST ["/{user}/{index}"];
         ApplyRetention = Python Primary "index_write": POST ["/{user}/{index}/+retention"];
-        ShowIndexLog = Python Any "index": GET ["/{user}/{index}/+log"];
+        ShowIndexLog = Python Any(Page) "index": GET ["/{user}/{index}/+log"];
         ShowPrefetch = Python Any "index": GET ["/{user}/{index}/+prefetch"];
         StartPrefetch = Python Any "index_write": POST ["/{user}/{index}/+prefetch"];
         StopPrefetch = Python Any "index_write": DELETE ["/{user}/{index}/+prefetch"];
@@ -373,12 +380,12 @@ endpoints! {
             GET ["/{user}/{index}/+simple/{project}", "/{user}/{index}/simple/{project}"];
         ShowPublicJson = Python Any "project": GET ["/{user}/{index}/pypi/{project}/json"];
         ShowPublicJsonOfRelease = Python Any "version": GET ["/{user}/{index}/pypi/{project}/{version}/json"];
-        ShowProject = Python Any "project": GET ["/{user}/{index}/{project}"];
+        ShowProject = Python Any(Page) "project": GET ["/{user}/{index}/{project}"];
         DeleteProject = Python Primary "project_write": DELETE ["/{user}/{index}/{project}"];
         ShowProjectStatus = Python Any "project": GET ["/{user}/{index}/{project}/+status"];
         ChangeProjectStatus = Python Primary "project_write": POST PUT DELETE ["/{user}/{index}/{project}/+status"];
-        ShowDownloads = Python Any "project": GET ["/{user}/{index}/{project}/+downloads"];
-        ShowRelease = Python Any "version": GET ["/{user}/{index}/{project}/{version}"];
+        ShowDownloads = Python Any(Page) "project": GET ["/{user}/{index}/{project}/+downloads"];
+        ShowRelease = Python Any(Page) "version": GET ["/{user}/{index}/{project}/{version}"];
         DeleteRelease = Python Primary "version_write": DELETE ["/{user}/{index}/{project}/{version}"];
         RefreshPage = Python Any "simple_page":
             POST ["/{user}/{index}/+simple/{project}/refresh", "/{user}/{index}/{project}/refresh"];
@@ -388,18 +395,18 @@ endpoints! {
                 "/{user}/{index}/{project}/{version}/+doc/{path}", "/{user}/{index}/{project}/{version}/+doc/{**}",
                 "/{user}/{index}/{project}/{version}/+d/{**}"
             ];
-        ShowToxResults = Python Any "tox_results":
+        ShowToxResults = Python Any(Page) "tox_results":
             GET [
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}/{result}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{**}"
             ];
-        ShowContents = Python Any "contents":
+        ShowContents = Python Any(Page) "contents":
             GET [
                 "/{user}/{index}/{project}/{version}/+contents/{filename}",
                 "/{user}/{index}/{project}/{version}/+contents/{**}"
             ];
-        CompareReleases = Python Any "contents": GET ["/{user}/{index}/{project}/{version}/+compare"];
+        CompareReleases = Python Any(Page) "contents": GET ["/{user}/{index}/{project}/{version}/+compare"];
         ShowProvenance = Python Any "file":
             GET ["/{user}/{index}/integrity/{project}/{version}/{filename}/provenance"];
         // Paths that are of no route, where it is served.

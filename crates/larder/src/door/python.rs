@@ -42,7 +42,7 @@ pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, 
     };
     let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
-    if is_safe && (has_page(endpoint) || is_refused) {
+    if is_safe && (endpoint.has_page() || is_refused) {
         headers.entry(VARY).or_insert(BY_CLIENT);
     }
     // A write names its own commit.
@@ -90,24 +90,6 @@ async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
 
 /// The headers that decide between a page, JSON and the form for installers.
 const BY_CLIENT: HeaderValue = HeaderValue::from_static("Accept, User-Agent");
-
-/// Whether browsers get a page where programs get JSON. For every refusal, they do.
-fn has_page(endpoint: Endpoint) -> bool {
-    matches!(
-        endpoint,
-        Endpoint::ListUsers
-            | Endpoint::ShowUser
-            | Endpoint::ShowIndex
-            | Endpoint::ShowIndexLog
-            | Endpoint::ShowProject
-            | Endpoint::ShowDownloads
-            | Endpoint::ShowRelease
-            | Endpoint::Search
-            | Endpoint::ShowToxResults
-            | Endpoint::ShowContents
-            | Endpoint::CompareReleases
-    )
-}
 
 /// Calls the handler of an endpoint. Each handler's future is boxed: the largest takes many kilobytes, and every request would
 /// have to move as much.
