@@ -18,7 +18,6 @@ use jiff::Timestamp;
 use record::{Digest, Serial};
 use serde_json::json;
 use state::stored::Stored;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::published::changes::purges::Cache;
@@ -69,12 +68,9 @@ struct Again {
     next: Serial,
 }
 
-/// Delivers to one webhook until `shutdown`.
-pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>, shutdown: CancellationToken) {
-    let _ = shutdown.run_until_cancelled(follow(&app, &webhook)).await;
-}
-
-async fn follow(app: &App, webhook: &Webhook) {
+/// Delivers to one webhook.
+pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>) {
+    let (app, webhook) = (&*app, &*webhook);
     let feed = app.changes.feed(webhook.surface);
     feed.loaded().await;
     // Rights are judged by it.
