@@ -20,7 +20,7 @@ use futures_util::FutureExt as _;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use net::{Answered, ClientAddress, Peer};
+use net::{Answered, Peer};
 use state::security;
 
 use crate::app::App;
@@ -210,8 +210,7 @@ async fn answer_later(
     body: Body,
 ) -> Response {
     let stopwatch = Stopwatch::start();
-    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
+    let client = body::client(&app, &head);
     let page = cors::Page::of(&app, &head.headers);
     let asks_first = head.method == Method::OPTIONS;
     let is_head = head.method == Method::HEAD;

@@ -13,6 +13,7 @@ pub(crate) mod copies;
 pub(crate) mod cors;
 pub(crate) mod display;
 pub(crate) mod error;
+pub(crate) mod loaded;
 pub(crate) mod multipart;
 pub(crate) mod negotiation;
 pub(crate) mod outside;

@@ -83,6 +83,8 @@ metrics! {
         http_requests: IntCounterVec = "larder_http_requests_total" ["surface", "status"];
         /// Of [`Metrics::http_requests`]: by surface and status.
         http_requests_known: Vec<OnceLock<IntCounter>> => empty_slots(Surface::COUNT * STATUS_COUNT);
+        /// How many requests a second were answered lately.
+        pub(crate) rates: rates::Rates => rates::Rates::default();
         /// How long requests take.
         http_times: times::Times => make.registered(Ok(times::Times::new(
             "larder_http_request_seconds",

@@ -9,7 +9,6 @@
 pub(crate) mod path;
 
 mod place;
-mod writes;
 
 pub use place::Place;
 pub(crate) use place::Route;
@@ -63,12 +62,64 @@ pub enum Tree {
     Admin,
 }
 
+/// The servers that answer an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Servers {
+    /// Also one that follows another one. What is kept beside the records (locks that are fetched ahead, pauses of webhooks,
+    /// settings) belongs to each server.
+    Any,
+    /// The primary: it writes records, or is a form for that.
+    Primary,
+}
+
+/// What else is true of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trait {
+    /// Its answers are for everybody, as all of the AUR are.
+    Open,
+    /// An answer takes a look at all users, stages or projects, however little of them it shows.
+    Scan,
+    /// Its answers are made of nothing in the store, as none of the AUR and of the admin listener are.
+    NoStore,
+    /// Browsers get a page where programs get JSON. For every refusal, they do.
+    Page,
+}
+
+impl Endpoint {
+    /// Whether a server that follows another one cannot answer it.
+    pub(crate) fn is_of_primary(self) -> bool {
+        self.servers() == Servers::Primary
+    }
+
+    /// Whether its answers are for everybody, so that pages of every origin may read them.
+    pub fn is_open_to_all(self) -> bool {
+        self.surface() == Surface::Aur || self.traits().contains(&Trait::Open)
+    }
+
+    /// Whether an answer takes a look at all users, stages or projects. Few are made at once.
+    pub(crate) fn looks_through_all(self) -> bool {
+        self.traits().contains(&Trait::Scan)
+    }
+
+    /// Whether browsers get a page where programs get JSON.
+    pub(crate) fn has_page(self) -> bool {
+        self.traits().contains(&Trait::Page)
+    }
+
+    /// Whether its answers are made of what is in the store.
+    pub(crate) fn is_of_store(self) -> bool {
+        !matches!(self.surface(), Surface::Aur | Surface::Admin)
+            && !self.traits().contains(&Trait::NoStore)
+    }
+}
+
 /// Methods, and the paths that have them. `ANY` stands for every method that the path does not name.
 type Methods = (&'static [&'static str], &'static [&'static str]);
 
 macro_rules! endpoints {
     ($($tree:ident {
-        $($endpoint:ident = $surface:ident $route:literal: $($($method:ident)+ [$($path:literal),+])*;)+
+        $($endpoint:ident = $surface:ident $servers:ident $(($($trait:ident),+))? $route:literal:
+            $($($method:ident)+ [$($path:literal),+])*;)+
     })+) => {
         /// What answers a request, named after what it does.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,34 +147,23 @@ macro_rules! endpoints {
             /// All of them, in the order of their numbers.
             pub const ALL: &[Endpoint] = &[$($(Endpoint::$endpoint,)+)+];
 
-            /// Whether its answers are made of what is in the store.
-            pub const fn is_of_store(self) -> bool {
-                match self.surface() {
-                    Surface::Aur | Surface::Admin => false,
-                    Surface::Article | Surface::Python | Surface::Action | Surface::Account => true,
-                    Surface::Server => !matches!(
-                        self,
-                        Endpoint::ShowAsset
-                            | Endpoint::ShowOpenapi
-                            | Endpoint::ShowPagesOpenapi
-                            | Endpoint::ShowRobots
-                            | Endpoint::ShowIcon
-                            | Endpoint::CheckAlive
-                            | Endpoint::CheckReady
-                            | Endpoint::ShowVersion
-                            | Endpoint::ShowMetrics
-                            | Endpoint::ListRecords
-                            | Endpoint::ReadBlob
-                            | Endpoint::ReadMirrored
-                            | Endpoint::FindNothing
-                    ),
-                }
-            }
-
             /// The surface that it belongs to.
             pub const fn surface(self) -> Surface {
                 match self {
                     $($(Endpoint::$endpoint => Surface::$surface,)+)+
+                }
+            }
+
+            /// Which servers answer it.
+            const fn servers(self) -> Servers {
+                match self {
+                    $($(Endpoint::$endpoint => Servers::$servers,)+)+
+                }
+            }
+
+            const fn traits(self) -> &'static [Trait] {
+                match self {
+                    $($(Endpoint::$endpoint => &[$($(Trait::$trait),+)?],)+)+
                 }
             }
 
@@ -156,113 +196,114 @@ macro_rules! endpoints {
     };
 }
 
+// Each line has a surface, the servers that answer it, and the metric label `route`.
 // Where several endpoints have one method and path, the first is the usual one; the rest of a request may select another.
 // `Allow` lists the methods of a path in the order of these lines.
 endpoints! {
     Main {
         // For people.
-        ShowHome = Server "page": GET ["/"];
-        ShowUse = Server "page": GET ["/+use"];
-        ShowChanged = Server "changes": GET ["/+changed"];
-        MarkAsRead = Server "changes": POST ["/+changed"];
-        ShowSearch = Server "search": GET ["/search"];
-        Suggest = Server "suggest": GET ["/search/suggest"];
-        ShowStatus = Server "page": GET ["/status"];
-        ShowAsset = Server "asset": GET ["/+static/{file}"];
-        ShowDocs = Server "page": GET ["/docs", "/docs/"];
-        ShowAurDocs = Server "page": GET ["/docs/aur"];
-        ShowOpenapi = Server "page": GET ["/openapi.json"];
-        ShowPagesOpenapi = Server "page": GET ["/docs/openapi-pages.json"];
-        ShowRobots = Server "page": GET ["/robots.txt"];
-        ShowIcon = Server "page": GET ["/favicon.ico"];
+        ShowHome = Server Any "page": GET ["/"];
+        ShowUse = Server Any "page": GET ["/+use"];
+        ShowChanged = Server Any "changes": GET ["/+changed"];
+        MarkAsRead = Server Any "changes": POST ["/+changed"];
+        ShowSearch = Server Any "search": GET ["/search"];
+        Suggest = Server Any "suggest": GET ["/search/suggest"];
+        ShowStatus = Server Any "page": GET ["/status"];
+        ShowAsset = Server Any(NoStore) "asset": GET ["/+static/{file}"];
+        ShowDocs = Server Any "page": GET ["/docs", "/docs/"];
+        ShowAurDocs = Server Any "page": GET ["/docs/aur"];
+        ShowOpenapi = Server Any(Open, NoStore) "page": GET ["/openapi.json"];
+        ShowPagesOpenapi = Server Any(NoStore) "page": GET ["/docs/openapi-pages.json"];
+        ShowRobots = Server Any(NoStore) "page": GET ["/robots.txt"];
+        ShowIcon = Server Any(NoStore) "page": GET ["/favicon.ico"];
         // Operations.
-        CheckAlive = Server "health": GET ["/livez", "/healthz"];
-        CheckReady = Server "health": GET ["/readyz", "/ready"];
-        ShowVersion = Server "health": GET ["/version"];
-        ShowMetrics = Server "metrics": GET ["/metrics", "/rpc/metrics"];
+        CheckAlive = Server Any(NoStore) "health": GET ["/livez", "/healthz"];
+        CheckReady = Server Any(NoStore) "health": GET ["/readyz", "/ready"];
+        ShowVersion = Server Any(NoStore) "health": GET ["/version"];
+        ShowMetrics = Server Any(NoStore) "metrics": GET ["/metrics", "/rpc/metrics"];
         // Paths with nothing behind them, while the Python index is not served.
-        FindNothing = Server "other":;
+        FindNothing = Server Any(NoStore) "other":;
         // Tokens, for programs of users.
-        ListTokens = Account "tokens": GET OPTIONS ["/+tokens"];
-        CreateToken = Account "tokens_write": POST ["/+tokens"];
-        RevokeToken = Account "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
-        RevokeFoundTokens = Account "tokens_found": POST OPTIONS ["/+tokens/found"];
+        ListTokens = Account Any "tokens": GET OPTIONS ["/+tokens"];
+        CreateToken = Account Primary "tokens_write": POST ["/+tokens"];
+        RevokeToken = Account Primary "tokens_write": DELETE OPTIONS ["/+tokens/{id}"];
+        RevokeFoundTokens = Account Primary "tokens_found": POST OPTIONS ["/+tokens/found"];
         // A command line that logs in by a browser (RFC 8628).
-        BeginDeviceLogIn = Account "device_login": POST ["/+tokens/device"];
-        AskDeviceLogIn = Account "device_login": POST ["/+tokens/device/token"];
+        BeginDeviceLogIn = Account Primary "device_login": POST ["/+tokens/device"];
+        AskDeviceLogIn = Account Primary "device_login": POST ["/+tokens/device/token"];
         // Trusted publishing: where clients look for it, and PEP 807's discovery.
-        ShowPublishingAudience = Account "publishing": GET ["/_/oidc/audience"];
-        MintUploadToken = Account "publishing_mint": POST ["/_/oidc/mint-token"];
-        DiscoverPublishing = Account "publishing": GET ["/.well-known/pytp"];
+        ShowPublishingAudience = Account Any "publishing": GET ["/_/oidc/audience"];
+        MintUploadToken = Account Primary "publishing_mint": POST ["/_/oidc/mint-token"];
+        DiscoverPublishing = Account Any "publishing": GET ["/.well-known/pytp"];
         // For people, in a browser: logging in, their account and their tokens.
-        ShowAccount = Server "page": GET ["/+account"];
-        ShowLogIn = Server "page": GET ["/+account/login"];
-        LogInByForm = Account "login": POST ["/+account/login"];
-        LogOut = Account "login": POST ["/+account/logout"];
-        LogInAtProvider = Account "login": GET ["/+account/oidc/{provider}"];
-        LinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}"];
-        ReturnFromProvider = Account "login": GET ["/+account/oidc/{provider}/callback"];
-        UnlinkProviderByForm = Account "user_write": POST ["/+account/oidc/{provider}/unlink"];
-        ShowDevice = Server "page": GET ["/+account/device"];
-        ApproveDevice = Account "tokens_write": POST ["/+account/device"];
-        ChangePasswordByForm = Account "user_write": POST ["/+account/password"];
-        CreateTokenByForm = Account "tokens_write": POST ["/+account/tokens"];
-        RevokeTokenByForm = Account "tokens_write": POST ["/+account/tokens/revoke"];
+        ShowAccount = Server Primary "page": GET ["/+account"];
+        ShowLogIn = Server Primary "page": GET ["/+account/login"];
+        LogInByForm = Account Primary "login": POST ["/+account/login"];
+        LogOut = Account Primary "login": POST ["/+account/logout"];
+        LogInAtProvider = Account Primary "login": GET ["/+account/oidc/{provider}"];
+        LinkProviderByForm = Account Primary "user_write": POST ["/+account/oidc/{provider}"];
+        ReturnFromProvider = Account Primary "login": GET ["/+account/oidc/{provider}/callback"];
+        UnlinkProviderByForm = Account Primary "user_write": POST ["/+account/oidc/{provider}/unlink"];
+        ShowDevice = Server Primary "page": GET ["/+account/device"];
+        ApproveDevice = Account Primary "tokens_write": POST ["/+account/device"];
+        ChangePasswordByForm = Account Primary "user_write": POST ["/+account/password"];
+        CreateTokenByForm = Account Primary "tokens_write": POST ["/+account/tokens"];
+        RevokeTokenByForm = Account Primary "tokens_write": POST ["/+account/tokens/revoke"];
         // For people who manage users and indexes.
-        ShowManagement = Server "page": GET ["/+manage"];
-        CreateUserByForm = Account "manage": POST ["/+manage/users"];
-        ManageUser = Server "page": GET ["/+manage/users/{user}"];
-        ChangeUserByForm = Account "manage": POST ["/+manage/users/{user}"];
-        CreateIndexByForm = Account "manage": POST ["/+manage/indexes"];
-        ManageIndex = Server "page": GET ["/+manage/indexes/{user}/{index}"];
-        ManageGroups = Server "page": GET ["/+manage/groups"];
-        ManageTokens = Server "page": GET ["/+manage/tokens"];
-        ListReleases = Server "page": GET ["/+manage/releases/{user}/{index}"];
-        ManageRelease = Server "page": GET ["/+manage/releases/{user}/{index}/{project}"];
-        ChangeReleaseByForm = Account "manage": POST ["/+manage/releases/{user}/{index}/{project}"];
-        ManageAudit = Server "page": GET ["/+manage/audit"];
-        ManageWebhooks = Server "page": GET ["/+manage/webhooks"];
-        ChangeWebhookByForm = Account "manage": POST ["/+manage/webhooks"];
-        ManagePrefetch = Server "page": GET ["/+manage/prefetch/{user}/{index}"];
-        PrefetchByForm = Account "manage": POST ["/+manage/prefetch/{user}/{index}"];
-        ChangeIndexByForm = Account "manage": POST ["/+manage/indexes/{user}/{index}"];
-        // Many calls in one request.
-        ListActions = Action "list": GET OPTIONS ["/actions"];
-        RunActions = Action "run": GET ["/"] POST ["/actions"];
+        ShowManagement = Server Primary(Scan) "page": GET ["/+manage"];
+        CreateUserByForm = Account Primary "manage": POST ["/+manage/users"];
+        ManageUser = Server Primary(Scan) "page": GET ["/+manage/users/{user}"];
+        ChangeUserByForm = Account Primary "manage": POST ["/+manage/users/{user}"];
+        CreateIndexByForm = Account Primary "manage": POST ["/+manage/indexes"];
+        ManageIndex = Server Primary(Scan) "page": GET ["/+manage/indexes/{user}/{index}"];
+        ManageGroups = Server Primary(Scan) "page": GET ["/+manage/groups"];
+        ManageTokens = Server Primary "page": GET ["/+manage/tokens"];
+        ListReleases = Server Primary(Scan) "page": GET ["/+manage/releases/{user}/{index}"];
+        ManageRelease = Server Primary(Scan) "page": GET ["/+manage/releases/{user}/{index}/{project}"];
+        ChangeReleaseByForm = Account Primary "manage": POST ["/+manage/releases/{user}/{index}/{project}"];
+        ManageAudit = Server Any "page": GET ["/+manage/audit"];
+        ManageWebhooks = Server Any(Scan) "page": GET ["/+manage/webhooks"];
+        ChangeWebhookByForm = Account Any "manage": POST ["/+manage/webhooks"];
+        ManagePrefetch = Server Any "page": GET ["/+manage/prefetch/{user}/{index}"];
+        PrefetchByForm = Account Any "manage": POST ["/+manage/prefetch/{user}/{index}"];
+        ChangeIndexByForm = Account Primary "manage": POST ["/+manage/indexes/{user}/{index}"];
+        // Many calls in one request. Each says for itself whether it writes, and is refused by a server that follows another one.
+        ListActions = Action Any "list": GET OPTIONS ["/actions"];
+        RunActions = Action Any "run": GET ["/"] POST ["/actions"];
         // Articles.
-        ListArticles = Article "list": GET ["/articles"];
-        MissArticleName = Article "article": ANY ["/article", "/article/"];
-        ReadArticle = Article "article": GET OPTIONS ["/article/{article}", "/article/{article}/{version}"];
-        ReplaceArticle = Article "write": PUT ["/article/{article}"];
-        ReviseArticle = Article "write": POST ["/article/{article}/{version}"];
-        DeleteArticle = Article "delete": DELETE ["/article/{article}", "/article/{article}/{version}"];
-        ReadHistory = Article "history": GET OPTIONS ["/article/{article}/history"];
-        CompareVersions = Article "difference": GET OPTIONS ["/article/{article}/diff"];
-        ChooseArticle = Article "article": GET ["/+edit"];
-        ShowEditForm = Article "article": GET ["/+edit/{article}"];
-        EditArticle = Article "write": POST ["/+edit/{article}"];
-        ShowRenameForm = Article "article": GET ["/+rename/{article}"];
-        RenameArticle = Article "write": POST ["/+rename/{article}"];
-        ListAttachments = Article "attachment": GET OPTIONS ["/+attachments/{article}/"];
-        ChangeAttachmentsByForm = Article "attachment_write": POST ["/+attachments/{article}/"];
-        ReadAttachment = Article "attachment": GET OPTIONS ["/+attachments/{article}/{file}"];
+        ListArticles = Article Any "list": GET ["/articles"];
+        MissArticleName = Article Any "article": ANY ["/article", "/article/"];
+        ReadArticle = Article Any "article": GET OPTIONS ["/article/{article}", "/article/{article}/{version}"];
+        ReplaceArticle = Article Primary "write": PUT ["/article/{article}"];
+        ReviseArticle = Article Primary "write": POST ["/article/{article}/{version}"];
+        DeleteArticle = Article Primary "delete": DELETE ["/article/{article}", "/article/{article}/{version}"];
+        ReadHistory = Article Any "history": GET OPTIONS ["/article/{article}/history"];
+        CompareVersions = Article Any "difference": GET OPTIONS ["/article/{article}/diff"];
+        ChooseArticle = Article Primary "article": GET ["/+edit"];
+        ShowEditForm = Article Primary "article": GET ["/+edit/{article}"];
+        EditArticle = Article Primary "write": POST ["/+edit/{article}"];
+        ShowRenameForm = Article Primary "article": GET ["/+rename/{article}"];
+        RenameArticle = Article Primary "write": POST ["/+rename/{article}"];
+        ListAttachments = Article Any "attachment": GET OPTIONS ["/+attachments/{article}/"];
+        ChangeAttachmentsByForm = Article Primary "attachment_write": POST ["/+attachments/{article}/"];
+        ReadAttachment = Article Any "attachment": GET OPTIONS ["/+attachments/{article}/{file}"];
         // A path without the slash between an article and its file.
-        MissAttachmentName = Article "attachment": ANY ["/+attachments/{**}"];
-        PutAttachment = Article "attachment_write": PUT ["/+attachments/{article}/{file}"];
-        DeleteAttachment = Article "attachment_write": DELETE ["/+attachments/{article}/{file}"];
+        MissAttachmentName = Article Any "attachment": ANY ["/+attachments/{**}"];
+        PutAttachment = Article Primary "attachment_write": PUT ["/+attachments/{article}/{file}"];
+        DeleteAttachment = Article Primary "attachment_write": DELETE ["/+attachments/{article}/{file}"];
         // What changed, on every surface.
-        ListChanges = Server "changes": GET ["/changes"];
-        ShowChangesAsAtom = Server "changes": GET ["/changes.atom"];
+        ListChanges = Server Any "changes": GET ["/changes"];
+        ShowChangesAsAtom = Server Any(Scan) "changes": GET ["/changes.atom"];
         // For servers that follow this one.
-        ListRecords = Server "follow": GET ["/+follow/records"];
-        ReadBlob = Server "follow": GET ["/+follow/blobs/{digest}"];
-        ReadMirrored = Server "follow": GET ["/+follow/mirrors/{user}/{index}/{*}"];
+        ListRecords = Server Any(NoStore) "follow": GET ["/+follow/records"];
+        ReadBlob = Server Any(NoStore) "follow": GET ["/+follow/blobs/{digest}"];
+        ReadMirrored = Server Any(NoStore) "follow": GET ["/+follow/mirrors/{user}/{index}/{*}"];
         // Known malware and vulnerabilities, in the shape of OSV's API.
-        QueryOsv = Server "osv": POST ["/+osv/v1/query"];
-        QueryOsvBatch = Server "osv": POST ["/+osv/v1/querybatch"];
-        ShowOsvRecord = Server "osv": GET ["/+osv/v1/vulns/{id}"];
+        QueryOsv = Server Any(Open) "osv": POST ["/+osv/v1/query"];
+        QueryOsvBatch = Server Any(Open) "osv": POST ["/+osv/v1/querybatch"];
+        ShowOsvRecord = Server Any(Open) "osv": GET ["/+osv/v1/vulns/{id}"];
         // Packages of the AUR. What is below `/rpc` and `/api` is read by `aur::Path`.
-        AnswerQuestion = Aur "rpc":
+        AnswerQuestion = Aur Any "rpc":
             GET POST OPTIONS [
                 "/rpc", "/rpc/", "/rpc.php", "/rpc.php/", "/rpc/v5/{type}", "/rpc/v5/{type}/{arg}",
                 "/api", "/api/", "/rpc/v6/{type}", "/api/v6/{type}", "/rpc/v6/{type}/{arg}", "/api/v6/{type}/{arg}",
@@ -270,144 +311,114 @@ endpoints! {
                 "/rpc/v6/{type}/{by}/{mode}/{arg}", "/api/v6/{type}/{by}/{mode}/{arg}", "/rpc/{**}", "/api/{**}"
             ]
             GET POST ["/rpc/v5/{type}/", "/rpc/v5/{type}/{arg}/", "/rpc/v{n}/…"];
-        DownloadDump = Aur "dump":
+        DownloadDump = Aur Any "dump":
             GET [
                 "/packages-meta-ext-v1.json.gz", "/packages-meta-v1.json.gz", "/packages.gz", "/pkgbase.gz", "/users.gz",
                 "/packages-meta-ext-v1.json.zst", "/packages-meta-v1.json.zst", "/packages.zst", "/pkgbase.zst", "/users.zst"
             ];
-        DownloadDelta = Aur "dump":
+        DownloadDelta = Aur Any "dump":
             GET ["/packages-meta-ext-v1.delta.gz", "/packages-meta-ext-v1.delta.zst"];
-        ShowDumpDigest = Aur "dump":
+        ShowDumpDigest = Aur Any "dump":
             GET [
                 "/packages-meta-ext-v1.json.gz.sha256", "/packages-meta-v1.json.gz.sha256", "/packages.gz.sha256",
                 "/pkgbase.gz.sha256", "/users.gz.sha256",
                 "/packages-meta-ext-v1.json.zst.sha256", "/packages-meta-v1.json.zst.sha256", "/packages.zst.sha256",
                 "/pkgbase.zst.sha256", "/users.zst.sha256"
             ];
-        ShowPackageHistory = Aur "history": GET ["/aur/history/{package}"];
-        ListPackageHistories = Aur "history": GET ["/aur/history"];
-        ShowOldAurDocs = Aur "page":
+        ShowPackageHistory = Aur Any "history": GET ["/aur/history/{package}"];
+        ListPackageHistories = Aur Any(Scan) "history": GET ["/aur/history"];
+        ShowOldAurDocs = Aur Any "page":
             GET ["/rpc/swagger", "/rpc/swagger/", "/api/swagger", "/api/swagger/", "/rpc/olddoc.html"];
-        ShowOldOpenapi = Aur "page": GET ["/rpc/openapi.json", "/api/openapi.json"];
-        BrowsePackages = Aur "page": GET ["/packages", "/packages/"];
-        ShowPackage = Aur "page": GET ["/packages/{package}"];
-        ShowPackageBase = Aur "page": GET ["/pkgbase/{base}"];
-        ShowMaintainer = Aur "page": GET ["/account/{maintainer}"];
-        FeedPackages = Aur "feed": GET ["/rss", "/rss/", "/rss/modified", "/atom", "/atom/", "/atom/modified"];
-        ShowStatistics = Aur "page": GET ["/rpc/stats"];
+        ShowOldOpenapi = Aur Any "page": GET ["/rpc/openapi.json", "/api/openapi.json"];
+        BrowsePackages = Aur Any "page": GET ["/packages", "/packages/"];
+        ShowPackage = Aur Any "page": GET ["/packages/{package}"];
+        ShowPackageBase = Aur Any "page": GET ["/pkgbase/{base}"];
+        ShowMaintainer = Aur Any "page": GET ["/account/{maintainer}"];
+        FeedPackages = Aur Any "feed": GET ["/rss", "/rss/", "/rss/modified", "/atom", "/atom/", "/atom/modified"];
+        ShowStatistics = Aur Any "page": GET ["/rpc/stats"];
     }
     Python {
-        ListUsers = Python "user": GET ["/"];
-        ShowServerStatus = Python "status": GET ["/+status"];
-        ShowApi = Python "status": GET ["/+api", "/{user}/+api", "/{user}/{index}/+api"];
+        ListUsers = Python Any(Page) "user": GET ["/"];
+        ShowServerStatus = Python Any "status": GET ["/+status"];
+        ShowApi = Python Any "status": GET ["/+api", "/{user}/+api", "/{user}/{index}/+api"];
         // nginx asks with whatever method it has.
-        CheckAccess = Account "auth_check": GET ANY ["/+authcheck"];
-        LogIn = Account "login": POST ["/+login"];
-        Search = Python "search": GET ["/+search"];
-        ShowAudit = Python "audit": GET ["/+audit", "/{user}/{index}/+audit"];
-        ShowUser = Python "user": GET ["/{user}"];
-        CreateUser = Account "user_write": PUT ["/{user}"];
-        ModifyUser = Account "user_write": PATCH ["/{user}"];
-        DeleteUser = Account "user_write": DELETE ["/{user}"];
-        ShowIndex = Python "index": GET ["/{user}/{index}"];
-        CreateIndex = Python "index_write": PUT ["/{user}/{index}"];
-        ModifyIndex = Python "index_write": PATCH ["/{user}/{index}"];
-        DeleteIndex = Python "index_write": DELETE ["/{user}/{index}"];
-        UploadFile = Python "upload": POST ["/{user}/{index}"];
-        PushRelease = Python "push": POST PUSH ["/{user}/{index}"];
-        SearchByXmlRpc = Python "search": POST ["/{user}/{index}"];
-        ApplyRetention = Python "index_write": POST ["/{user}/{index}/+retention"];
-        ShowIndexLog = Python "index": GET ["/{user}/{index}/+log"];
-        ShowPrefetch = Python "index": GET ["/{user}/{index}/+prefetch"];
-        StartPrefetch = Python "index_write": POST ["/{user}/{index}/+prefetch"];
-        StopPrefetch = Python "index_write": DELETE ["/{user}/{index}/+prefetch"];
-        YankFile = Python "file_write":
+        CheckAccess = Account Any "auth_check": GET ANY ["/+authcheck"];
+        LogIn = Account Any "login": POST ["/+login"];
+        Search = Python Any(Page) "search": GET ["/+search"];
+        ShowAudit = Python Any "audit": GET ["/+audit", "/{user}/{index}/+audit"];
+        ShowUser = Python Any(Page) "user": GET ["/{user}"];
+        CreateUser = Account Primary "user_write": PUT ["/{user}"];
+        ModifyUser = Account Primary "user_write": PATCH ["/{user}"];
+        DeleteUser = Account Primary "user_write": DELETE ["/{user}"];
+        ShowIndex = Python Any(Page) "index": GET ["/{user}/{index}"];
+        CreateIndex = Python Primary "index_write": PUT ["/{user}/{index}"];
+        ModifyIndex = Python Primary "index_write": PATCH ["/{user}/{index}"];
+        DeleteIndex = Python Primary "index_write": DELETE ["/{user}/{index}"];
+        UploadFile = Python Primary "upload": POST ["/{user}/{index}"];
+        PushRelease = Python Primary "push": POST PUSH ["/{user}/{index}"];
+        SearchByXmlRpc = Python Any "search": POST ["/{user}/{index}"];
+        ApplyRetention = Python Primary "index_write": POST ["/{user}/{index}/+retention"];
+        ShowIndexLog = Python Any(Page) "index": GET ["/{user}/{index}/+log"];
+        ShowPrefetch = Python Any "index": GET ["/{user}/{index}/+prefetch"];
+        StartPrefetch = Python Any "index_write": POST ["/{user}/{index}/+prefetch"];
+        StopPrefetch = Python Any "index_write": DELETE ["/{user}/{index}/+prefetch"];
+        YankFile = Python Primary "file_write":
             POST DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}/+yank"];
-        DownloadFile = Python "file":
+        DownloadFile = Python Any "file":
             GET ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
-        AddToxResult = Python "file_write":
+        AddToxResult = Python Primary "file_write":
             POST ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
-        DeleteFile = Python "file_write":
+        DeleteFile = Python Primary "file_write":
             DELETE ["/{user}/{index}/+f/{directory}/{subdirectory}/{filename}", "/{user}/{index}/+f/{*}"];
         // Files without a digest belong to mirrors.
-        FindExternalFile = Python "file": GET ["/{user}/{index}/+e/{*}"];
-        FindUpstreamFile = Python "file":
+        FindExternalFile = Python Any "file": GET ["/{user}/{index}/+e/{*}"];
+        FindUpstreamFile = Python Any "file":
             GET ["/{user}/{index}/+upstream/{host}/{path}", "/{user}/{index}/+upstream/{*}"];
         // Without the `+`, a project of this name and its versions go first.
-        ListProjects = Python "simple_list": GET ["/{user}/{index}/+simple", "/{user}/{index}/simple"];
-        ShowSimplePage = Python "simple_page":
+        ListProjects = Python Any "simple_list": GET ["/{user}/{index}/+simple", "/{user}/{index}/simple"];
+        ShowSimplePage = Python Any "simple_page":
             GET ["/{user}/{index}/+simple/{project}", "/{user}/{index}/simple/{project}"];
-        ShowPublicJson = Python "project": GET ["/{user}/{index}/pypi/{project}/json"];
-        ShowPublicJsonOfRelease = Python "version": GET ["/{user}/{index}/pypi/{project}/{version}/json"];
-        ShowProject = Python "project": GET ["/{user}/{index}/{project}"];
-        DeleteProject = Python "project_write": DELETE ["/{user}/{index}/{project}"];
-        ShowProjectStatus = Python "project": GET ["/{user}/{index}/{project}/+status"];
-        ChangeProjectStatus = Python "project_write": POST PUT DELETE ["/{user}/{index}/{project}/+status"];
-        ShowDownloads = Python "project": GET ["/{user}/{index}/{project}/+downloads"];
-        ShowRelease = Python "version": GET ["/{user}/{index}/{project}/{version}"];
-        DeleteRelease = Python "version_write": DELETE ["/{user}/{index}/{project}/{version}"];
-        RefreshPage = Python "simple_page":
+        ShowPublicJson = Python Any "project": GET ["/{user}/{index}/pypi/{project}/json"];
+        ShowPublicJsonOfRelease = Python Any "version": GET ["/{user}/{index}/pypi/{project}/{version}/json"];
+        ShowProject = Python Any(Page) "project": GET ["/{user}/{index}/{project}"];
+        DeleteProject = Python Primary "project_write": DELETE ["/{user}/{index}/{project}"];
+        ShowProjectStatus = Python Any "project": GET ["/{user}/{index}/{project}/+status"];
+        ChangeProjectStatus = Python Primary "project_write": POST PUT DELETE ["/{user}/{index}/{project}/+status"];
+        ShowDownloads = Python Any(Page) "project": GET ["/{user}/{index}/{project}/+downloads"];
+        ShowRelease = Python Any(Page) "version": GET ["/{user}/{index}/{project}/{version}"];
+        DeleteRelease = Python Primary "version_write": DELETE ["/{user}/{index}/{project}/{version}"];
+        RefreshPage = Python Any "simple_page":
             POST ["/{user}/{index}/+simple/{project}/refresh", "/{user}/{index}/{project}/refresh"];
-        YankRelease = Python "version_write": POST DELETE ["/{user}/{index}/{project}/{version}/+yank"];
-        ShowDocumentation = Python "documentation":
+        YankRelease = Python Primary "version_write": POST DELETE ["/{user}/{index}/{project}/{version}/+yank"];
+        ShowDocumentation = Python Any "documentation":
             GET [
                 "/{user}/{index}/{project}/{version}/+doc/{path}", "/{user}/{index}/{project}/{version}/+doc/{**}",
                 "/{user}/{index}/{project}/{version}/+d/{**}"
             ];
-        ShowToxResults = Python "tox_results":
+        ShowToxResults = Python Any(Page) "tox_results":
             GET [
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{filename}/{result}",
                 "/{user}/{index}/{project}/{version}/+toxresults/{**}"
             ];
-        ShowContents = Python "contents":
+        ShowContents = Python Any(Page) "contents":
             GET [
                 "/{user}/{index}/{project}/{version}/+contents/{filename}",
                 "/{user}/{index}/{project}/{version}/+contents/{**}"
             ];
-        CompareReleases = Python "contents": GET ["/{user}/{index}/{project}/{version}/+compare"];
-        ShowProvenance = Python "file":
+        CompareReleases = Python Any(Page) "contents": GET ["/{user}/{index}/{project}/{version}/+compare"];
+        ShowProvenance = Python Any "file":
             GET ["/{user}/{index}/integrity/{project}/{version}/{filename}/provenance"];
         // Paths that are of no route, where it is served.
-        FindNoRoute = Python "other":;
+        FindNoRoute = Python Any "other":;
     }
     Admin {
-        RunJob = Admin "job": GET POST ["/admin/run-job/{name}"];
-        ListSettings = Admin "settings": GET ["/admin/settings", "/admin/settings/"];
-        ReadSetting = Admin "settings": GET ["/admin/settings/{name}"];
-        ChangeSetting = Admin "settings": POST ["/admin/settings/{name}"];
-        ShowAdminOpenapi = Admin "other": GET ["/admin/openapi.json"];
-        FindNothingForAdmins = Admin "other":;
-    }
-}
-
-impl Endpoint {
-    /// Whether its answers are for everybody, so that pages of every origin may read them.
-    pub const fn is_open_to_all(self) -> bool {
-        matches!(self.surface(), Surface::Aur)
-            || matches!(
-                self,
-                Endpoint::QueryOsv
-                    | Endpoint::QueryOsvBatch
-                    | Endpoint::ShowOsvRecord
-                    | Endpoint::ShowOpenapi
-            )
-    }
-
-    /// Whether an answer takes a look at all users, stages or projects, however little of them it shows. Few are made at once.
-    pub(crate) const fn looks_through_all(self) -> bool {
-        matches!(
-            self,
-            Endpoint::ShowManagement
-                | Endpoint::ManageUser
-                | Endpoint::ManageIndex
-                | Endpoint::ManageGroups
-                | Endpoint::ManageWebhooks
-                | Endpoint::ListReleases
-                | Endpoint::ManageRelease
-                | Endpoint::ShowChangesAsAtom
-                | Endpoint::ListPackageHistories
-        )
+        RunJob = Admin Any "job": GET POST ["/admin/run-job/{name}"];
+        ListSettings = Admin Any "settings": GET ["/admin/settings", "/admin/settings/"];
+        ReadSetting = Admin Any "settings": GET ["/admin/settings/{name}"];
+        ChangeSetting = Admin Any "settings": POST ["/admin/settings/{name}"];
+        ShowAdminOpenapi = Admin Any "other": GET ["/admin/openapi.json"];
+        FindNothingForAdmins = Admin Any "other":;
     }
 }
 

@@ -26,7 +26,7 @@ use crate::app::following::PrimarysPackages;
 use crate::app::live_settings::LiveSetting;
 use crate::app::side_files::{self, SideFiles};
 use crate::door::Door;
-use crate::tasks::{self, rescue};
+use crate::tasks::{self, rescue, until};
 
 /// A server that is bound and about to serve.
 pub struct Running {
@@ -112,7 +112,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     app.aur.is_of_primary = asks_primary;
     app.aur.awaits_primary = awaits_primary;
     app.aur.set_on(app.config.aur.enabled && !lacks_aur_source);
-    app.side_files = SideFiles::new(flaws);
+    app.health.side_files = SideFiles::new(flaws);
     app.metrics.aur_enabled.set(app.aur.is_on().into());
     security::configured(&app.config);
     let app = Arc::new(app);
@@ -144,27 +144,28 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     followers.spawn(tasks::store_tail::run(app.clone(), followers_stop.clone()));
     tasks.spawn(advisories.run(shutdown.clone()));
     if config.article.enabled {
-        tasks.spawn(tasks::article_texts::run(app.clone(), shutdown.clone()));
+        tasks.spawn(until(shutdown.clone(), tasks::article_texts::run(app.clone())));
     }
     if config.python.enabled {
-        tasks.spawn(tasks::required_by::run(app.clone(), shutdown.clone()));
+        tasks.spawn(until(shutdown.clone(), tasks::required_by::run(app.clone())));
     }
-    tasks.spawn(tasks::clocks::run(app.clone(), shutdown.clone()));
-    tasks.spawn(tasks::blob_sweep::run(app.clone(), shutdown.clone()));
-    tasks.spawn(tasks::scrub::run(app.clone(), shutdown.clone()));
+    tasks.spawn(until(shutdown.clone(), tasks::clocks::run(app.clone())));
+    tasks.spawn(until(shutdown.clone(), tasks::blob_sweep::run(app.clone())));
+    tasks.spawn(until(shutdown.clone(), tasks::scrub::run(app.clone())));
     tasks.spawn(tasks::highest_serial::run(app.clone(), shutdown.clone()));
     if app.following.is_none() {
-        tasks.spawn(tasks::retention::run(app.clone(), shutdown.clone()));
+        tasks.spawn(until(shutdown.clone(), tasks::retention::run(app.clone())));
     }
-    tasks.spawn(tasks::follow::run(app.clone(), shutdown.clone()));
+    tasks.spawn(until(shutdown.clone(), tasks::follow::run(app.clone())));
     tasks.spawn(tasks::throttling::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::token_uses::run(app.clone(), shutdown.clone()));
     tasks.spawn(tasks::downloads::run(app.clone(), shutdown.clone()));
     if app.config.metrics.enabled {
-        tasks.spawn(tasks::rates::run(app.clone(), shutdown.clone()));
+        tasks.spawn(until(shutdown.clone(), tasks::rates::run(app.clone())));
     }
-    for webhook in app.webhooks.all() {
-        tasks.spawn(tasks::webhooks::run(app.clone(), webhook.clone(), shutdown.clone()));
+    for webhook in app.changes.webhooks.all() {
+        let delivering = tasks::webhooks::run(app.clone(), webhook.clone());
+        tasks.spawn(until(shutdown.clone(), delivering));
     }
     if let Some(tls) = &tls {
         tasks.spawn(tls.clone().watch(config.tls.reload, shutdown.clone()));
@@ -364,7 +365,7 @@ async fn run_once(loaded: &mut Loaded, handed_over: Vec<Listener>) -> anyhow::Re
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            reason = running.app.failed() => {
+            reason = running.app.health.failed() => {
                 failure = Some(reason);
                 break;
             }

@@ -22,4 +22,15 @@ pub mod throttling;
 pub mod token_uses;
 pub mod webhooks;
 
+use tokio_util::sync::CancellationToken;
+
 pub(crate) use own_thread::on_own_thread;
+
+/// Runs a task until `shutdown`, which may cut it off wherever it waits. Boxed: some are large, and are handed on several times.
+pub(crate) fn until(
+    shutdown: CancellationToken,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    let task = Box::pin(task);
+    async move { _ = shutdown.run_until_cancelled_owned(task).await }
+}

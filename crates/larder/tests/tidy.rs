@@ -13,8 +13,8 @@ fn root() -> PathBuf {
 const FLOORS: [&[&str]; 10] = [
     &["postings", "reply", "record", "demo", "markup", "net", "version", "testbed", "paste"],
     &["account"],
-    &["aur", "article", "pypi", "passwords", "resources", "store"],
-    &["audit", "following", "issuers", "ldap", "mirrors", "source"],
+    &["aur", "article", "pypi", "resources", "store"],
+    &["audit", "following", "issuers", "ldap", "mirrors", "passwords", "source"],
     &["config"],
     &["state"],
     &["operations"],

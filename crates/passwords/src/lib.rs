@@ -30,6 +30,7 @@ use account::{Password, PasswordCheck, PasswordHash, Principal, Refusal};
 use net::ClientKey;
 use prometheus::{IntCounter, IntGauge};
 use quick_cache::sync::Cache;
+use resources::turns::blocking;
 use tokio::sync::{Notify, watch};
 
 pub use budget::Budgets;
@@ -298,15 +299,12 @@ impl Passwords {
         let slot = self.0.slots.enter(priority, client).await;
         let slot = slot.inspect_err(|_| self.0.counters.refused.inc())?;
         self.0.hashed.fetch_add(1, Relaxed);
-        let running = tokio::task::spawn_blocking(move || {
+        let hashing = blocking(move || {
             let hash = password.hash(salt);
             drop(slot);
             hash
         });
-        match running.await {
-            Ok(hash) => Ok(hash),
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+        Ok(hashing.await)
     }
 
     /// Waits until an episode of throttling has begun; at once back if one has since the last call. For one caller.

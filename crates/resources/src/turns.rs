@@ -2,9 +2,11 @@
 //!
 //! work -> a turn -> a thread that may take long -> its result. The turn belongs to the work and not to its caller: a client that leaves ends the waiting, but the work runs to its end, and until then its turn is taken.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 use crate::cpu_pool;
 
@@ -147,21 +149,19 @@ impl Turn {
             let _turn = self;
             work()
         });
-        match running.await {
-            Ok(done) => done,
-            Err(error) => std::panic::resume_unwind(error),
-        }
+        running.await.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
 /// Does `work`, which may wait for a disk or a network or compute for long, on a thread that serves no requests. Its panic is the
 /// caller's.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        // A running task is not cancelled, so its own panic is the only way here.
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    joined(tokio::task::spawn_blocking(work)).await
+}
+
+/// What came of a task that nobody cancels. Its panic is the caller's.
+pub async fn joined<T>(task: JoinHandle<T>) -> T {
+    task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use config::Config;
@@ -149,7 +148,7 @@ impl App {
         if let Some(following) = &self.following {
             return Some(WriteFailure::OfFollower(following.primary_url(&self.config)));
         }
-        self.is_left_behind.load(Relaxed).then_some(WriteFailure::LeftBehind)
+        self.health.is_left_behind().then_some(WriteFailure::LeftBehind)
     }
 
     /// For how long the packages of the AUR may lack changes, if they come from the primary; while it has not been reached since the
@@ -158,7 +157,7 @@ impl App {
         let following = self.following.as_ref().filter(|_| self.aur.is_of_primary)?;
         self.aur.snapshot()?;
         let lag = following.link.state().aur_lag();
-        Some(lag.unwrap_or_else(|| self.started_at.elapsed()))
+        Some(lag.unwrap_or_else(|| self.health.started_at.elapsed()))
     }
 
     /// The primary, if this server has a copy of a part of it.
@@ -172,20 +171,5 @@ impl App {
             Some(following) => following.starts_over.cancelled().await,
             None => std::future::pending().await,
         }
-    }
-
-    /// Notes that a follower of this store was made its primary.
-    pub(crate) fn leave_behind(&self) {
-        if !self.is_left_behind.swap(true, Relaxed) {
-            tracing::error!(
-                "a follower of this store was made its primary (`larder promote`), and this server is not the primary any \
-                 more: it takes no writes. Start it with `--follow` and an empty data directory"
-            );
-        }
-    }
-
-    /// Whether a follower of this store was made its primary.
-    pub(crate) fn is_left_behind(&self) -> bool {
-        self.is_left_behind.load(Relaxed)
     }
 }

@@ -47,7 +47,7 @@ impl App {
     /// This state, for a decision about a wish of `sender`.
     pub(crate) fn basis_on(&self, stored: Arc<Stored>, sender: Sender) -> Basis {
         let now = Timestamp::now();
-        Basis::new(stored, self.rules.clone(), sender, now, self.clocks.forget_before(now))
+        Basis::new(stored, self.rules.clone(), sender, now, self.health.clocks.forget_before(now))
     }
 }
 
@@ -61,7 +61,7 @@ impl Keeper for LiveKeeper<'_> {
     }
 
     fn forget_before(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.clocks.forget_before(now)
+        self.0.health.clocks.forget_before(now)
     }
 
     fn refuses(&self) -> Option<WriteFailure> {

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
+use issuers::Attestations;
 use mirrors::Mirrors;
 use resources::turns::{Share, Turns};
 use state::clocks::Clocks;
 use store::Store;
 
+use super::downloads::Downloads;
 use super::prefetches::Prefetches;
 use super::{ANSWERS_WAITING_MAX, egress};
 use crate::metrics::Metrics;
@@ -51,6 +53,10 @@ pub struct Python {
     pub(crate) making_pages: Share,
     /// Turns to make simple pages with all projects of a stage.
     pub(crate) making_lists: Share,
+    /// How often releases are downloaded.
+    pub(crate) downloads: Downloads,
+    /// What verifies the attestations of CI jobs that upload.
+    pub(crate) attestations: Attestations,
     /// What policies refused, and let pass.
     pub(crate) audit: Arc<Audit>,
 }
@@ -90,6 +96,9 @@ impl Python {
             tox_outcomes: ToxOutcomes::default(),
             making_pages: Share::new(cores.max(2), PAGES_WAITING_MAX),
             making_lists: Share::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
+            downloads: Downloads::of(store, python.enabled && python.count_downloads),
+            attestations: Attestations::new(config.publishing.sigstore_root.as_deref())
+                .map_err(|problem| anyhow::anyhow!("publishing.sigstore_root: {problem}"))?,
             audit: Arc::new(audit),
         })
     }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 const TOKENS_MAX: usize = 65_536;
 
 /// When each token was used last, in whole seconds.
-pub struct TokenUses {
+pub(crate) struct TokenUses {
     seconds: Cache<TokenId, i64>,
     /// Whether a use was noted since the last look.
     is_changed: AtomicBool,
@@ -33,7 +33,7 @@ impl Default for TokenUses {
 
 impl TokenUses {
     /// Notes that a token was used at `now`.
-    pub fn note(&self, id: TokenId, now: Timestamp) {
+    pub(crate) fn note(&self, id: TokenId, now: Timestamp) {
         // Most are used many times a second, or not at all.
         if self.seconds.get(&id) != Some(now.as_second()) {
             self.seconds.insert(id, now.as_second());
@@ -44,7 +44,7 @@ impl TokenUses {
     }
 
     /// When it was used last; `None` if neither this process nor the store knows of a use.
-    pub fn last(&self, accounts: &Snapshot, id: TokenId) -> Option<Timestamp> {
+    pub(crate) fn last(&self, accounts: &Snapshot, id: TokenId) -> Option<Timestamp> {
         let seen = self.seconds.get(&id).and_then(|second| Timestamp::from_second(second).ok());
         seen.max(accounts.token_used_at(id))
     }

@@ -1,17 +1,16 @@
 //! The Python index's part of the door: from a path that no other surface answers to its handler, with devpi's headers on
 //! whatever is answered.
 //!
-//! path -> [`Route`] -> (by the method, and by what the body says that it is) [`Endpoint`] -> handler -> response.
+//! path -> [`Names`] -> (by the method, and by what the body says that it is) [`Endpoint`] -> handler -> response.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use pypi::upstream::Place;
 
 use super::survived;
 use crate::app::App;
@@ -21,8 +20,8 @@ use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use crate::front::{copies, cors};
 use crate::people::python as pages;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::{Names, settled};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::route::{Route, settled};
 use crate::protocols::python::{
     audit, documentation, downloads, files, index_log, insert_headers, integrity, prefetch,
     project, public_json, push, refusals, search, simple, stages, status, tox_results, upload,
@@ -34,33 +33,28 @@ use crate::routes::{Endpoint, InTree};
 /// The endpoint of a request that no other surface answers, and its answer.
 pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, Response) {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
-    let written = Arc::new(AtomicU64::new(0));
-    let (endpoint, mut response, stored) = match Ask::new(app.clone(), head, written.clone()).await
-    {
-        Ok(mut ask) => match ask.know_index().await {
-            Ok(()) => {
-                let (endpoint, response) = answer_to(&ask, body).await;
-                (endpoint, response, Some(ask.stored))
-            }
-            Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
-        },
+    let (endpoint, mut response, ask) = match Ask::new(app.clone(), head).await {
+        Ok(ask) => {
+            let (endpoint, response) = answer_to(&ask, body).await;
+            (endpoint, response, Some(ask))
+        }
         Err(error) => (Endpoint::FindNoRoute, error.into_response(), None),
     };
     let is_refused = response.status().as_u16() >= 400;
     let headers = response.headers_mut();
-    if is_safe && (has_page(endpoint) || is_refused) {
+    if is_safe && (endpoint.has_page() || is_refused) {
         headers.entry(VARY).or_insert(BY_CLIENT);
     }
     // A write names its own commit.
-    let written = written.load(Relaxed);
+    let written = ask.as_ref().map_or(0, |ask| ask.written.load(Relaxed));
     if written > 0 {
         headers.insert(X_DEVPI_SERIAL, HeaderValue::from(written));
         headers.insert(X_LARDER_SERIAL, HeaderValue::from(written));
     }
     // A read names the state that it was answered from, which may no longer be the published one; other refusals and writes of
     // nothing were decided on the newest.
-    if let Some(stored) = stored.filter(|_| is_safe) {
-        insert_headers(headers, &stored);
+    if let Some(ask) = ask.filter(|_| is_safe) {
+        insert_headers(headers, &ask.stored);
     } else if let Some(stored) = app.live_store.snapshot() {
         insert_headers(headers, &stored);
     }
@@ -70,20 +64,20 @@ pub(super) async fn call(app: &Arc<App>, head: Parts, body: Body) -> (Endpoint, 
 async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
     // A preflight asks about the place that would answer the request after it.
     let method = cors::announced_method(&ask.head).unwrap_or_else(|| ask.head.method.clone());
-    let Some(route) = Route::parse(&ask.path, Some(&method)) else {
+    let Some(names) = Names::parse(&ask.path, Some(&method)) else {
         let nothing = HttpError::nothing_at(&ask.path).into();
         return (Endpoint::FindNoRoute, refusals::answer(ask, nothing).await);
     };
-    let route = settled(ask, route);
-    let found = route.place.endpoint(&ask.head.method).map(|it| refined(ask, it));
-    let endpoint = found.unwrap_or_else(|| route.place.first());
+    let names = settled(ask, names);
+    let found = names.place.endpoint(&ask.head.method).map(|it| refined(ask, it));
+    let endpoint = found.unwrap_or_else(|| names.place.first());
     let answering = async {
         let outcome = match found {
             Some(endpoint) => match copies::to_primary(&ask.app, endpoint, &ask.head, body).await {
                 Ok(response) => return (endpoint, response),
-                Err(body) => dispatch(ask, endpoint, &route, body).await,
+                Err(body) => dispatch(ask, endpoint, &names, body).await,
             },
-            None => wrong_method(ask, &route),
+            None => wrong_method(ask, &names),
         };
         let response = match outcome {
             Ok(response) => response,
@@ -97,33 +91,15 @@ async fn answer_to(ask: &Ask, body: Body) -> (Endpoint, Response) {
 /// The headers that decide between a page, JSON and the form for installers.
 const BY_CLIENT: HeaderValue = HeaderValue::from_static("Accept, User-Agent");
 
-/// Whether browsers get a page where programs get JSON. For every refusal, they do.
-fn has_page(endpoint: Endpoint) -> bool {
-    matches!(
-        endpoint,
-        Endpoint::ListUsers
-            | Endpoint::ShowUser
-            | Endpoint::ShowIndex
-            | Endpoint::ShowIndexLog
-            | Endpoint::ShowProject
-            | Endpoint::ShowDownloads
-            | Endpoint::ShowRelease
-            | Endpoint::Search
-            | Endpoint::ShowToxResults
-            | Endpoint::ShowContents
-            | Endpoint::CompareReleases
-    )
-}
-
 /// Calls the handler of an endpoint. Each handler's future is boxed: the largest takes many kilobytes, and every request would
 /// have to move as much.
 async fn dispatch(
     ask: &Ask,
     endpoint: Endpoint,
-    route: &Route,
+    names: &Names,
     body: Body,
 ) -> Result<Response, Refused> {
-    let Route { user, stage, project, version, file, .. } = route;
+    let Names { user, stage, project, version, file, .. } = names;
     let InTree::Python(endpoint) = endpoint.in_tree() else {
         return Err(HttpError::nothing_at(&ask.path).into());
     };
@@ -167,13 +143,8 @@ async fn dispatch(
         Python::StopPrefetch => Box::pin(prefetch::stop_prefetch(ask, stage)).await,
         Python::UploadFile => Box::pin(upload_or_push(ask, stage, body)).await,
         Python::PushRelease => Box::pin(push::push_release(ask, stage, body)).await,
-        Python::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,
-        // Files without a digest belong to mirrors.
-        Python::FindExternalFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_external(&file.names))).await
-        }
-        Python::FindUpstreamFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names))).await
+        Python::DownloadFile | Python::FindExternalFile | Python::FindUpstreamFile => {
+            Box::pin(files::get_file(ask, names)).await
         }
         Python::AddToxResult => Box::pin(files::add_tox_result(ask, stage, file, body)).await,
         Python::DeleteFile => Box::pin(files::delete_file(ask, stage, file)).await,
@@ -215,32 +186,32 @@ async fn dispatch(
         Python::YankRelease => {
             Box::pin(yank::yank_release(ask, stage, project, version, body)).await
         }
-        Python::ShowDocumentation => Box::pin(documentation::show_documentation(ask, route)).await,
-        Python::ShowProvenance => Box::pin(integrity::show_provenance(ask, route)).await,
-        Python::ShowContents => Box::pin(pages::show_contents(ask, route)).await,
-        Python::CompareReleases => Box::pin(pages::compare_releases(ask, route)).await,
-        Python::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, route)).await,
+        Python::ShowDocumentation => Box::pin(documentation::show_documentation(ask, names)).await,
+        Python::ShowProvenance => Box::pin(integrity::show_provenance(ask, names)).await,
+        Python::ShowContents => Box::pin(pages::show_contents(ask, names)).await,
+        Python::CompareReleases => Box::pin(pages::compare_releases(ask, names)).await,
+        Python::ShowToxResults => Box::pin(tox_results::show_tox_results(ask, names)).await,
         Python::FindNoRoute => Err(HttpError::nothing_at(&ask.path).into()),
     }
 }
 
 /// A method that the place does not have. An upload is told where it belongs.
-fn wrong_method(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+fn wrong_method(ask: &Ask, names: &Names) -> Result<Response, Refused> {
     let is_post = ask.head.method == Method::POST;
     if ask.head.method == Method::OPTIONS {
-        return Ok(options(route.place));
+        return Ok(options(names.place));
     }
-    match route.place.first() {
+    match names.place.first() {
         Endpoint::ListProjects | Endpoint::ShowSimplePage if is_post => {
-            Ok(simple::no_uploads(ask, &route.stage))
+            Ok(simple::no_uploads(ask, &names.stage))
         }
         Endpoint::ListUsers | Endpoint::ShowUser | Endpoint::ShowProject
             if is_post && upload::is_form(ask) =>
         {
-            Ok(upload::no_uploads(ask, route))
+            Ok(upload::no_uploads(ask, names))
         }
         _ => {
-            let (method, allow) = (&ask.head.method, route.place.allow());
+            let (method, allow) = (&ask.head.method, names.place.allow());
             Err(HttpError::method_not_allowed(method, &ask.path, allow).into())
         }
     }

@@ -34,7 +34,7 @@ pub(crate) async fn show_asset(app: &App, head: &Parts) -> Result<Response, Http
     let path = head.uri.path();
     let named = path.strip_prefix('/').unwrap_or_default();
     let script = Some(&*SCRIPT).filter(|script| script.path == named);
-    let Some(asset) = script.or_else(|| app.brand.asset(named)) else {
+    let Some(asset) = script.or_else(|| app.pages.brand.asset(named)) else {
         return Err(HttpError::nothing_at(path));
     };
     let conditions = Conditions::of(&head.method, &head.headers);

@@ -10,8 +10,6 @@ mod origin;
 mod proxy;
 pub(crate) mod session;
 
-use std::sync::Arc;
-
 use account::{
     Acl, Credentials, CredentialsError, Identified, Lack, Means, Object, Password, PasswordHash,
     Principal, Refusal, Scope, identify,
@@ -22,7 +20,7 @@ use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use operations::Sender;
 use passwords::{CheckRefused, Priority};
-use state::stored::{Stored, WriteFailure};
+use state::stored::WriteFailure;
 use state::{secrets, security};
 use store::CommitError;
 
@@ -36,16 +34,6 @@ pub(crate) use session::{Cookie, LoggedIn, identified_of, principal_of};
 
 /// devpi's own header, which leaves `Authorization` to a proxy.
 pub(crate) const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
-
-/// The published state of the store.
-///
-/// # Errors
-/// 503 until the store has been read for the first time.
-pub(crate) fn stored(app: &App) -> Result<Arc<Stored>, HttpError> {
-    app.live_store
-        .snapshot_full()
-        .ok_or_else(|| HttpError::unavailable("the store is not loaded yet", 1))
-}
 
 /// The sender of a request, as operations know one.
 pub(crate) fn sender(proved: Principal, head: &Parts) -> Sender {
@@ -155,7 +143,7 @@ pub(crate) async fn proved(
     app: &App,
     credentials: &Credentials,
 ) -> Result<Result<Principal, String>, HttpError> {
-    let stored = stored(app)?;
+    let stored = app.stored()?;
     if let Some(asked) = elsewhere::asks_directory(app, &stored, credentials) {
         drop(stored);
         let outcome = elsewhere::by_directory(app, asked).await?;
@@ -183,7 +171,7 @@ fn settled(
         Ok(principal) => {
             security::identified(&principal);
             if let Some(Means::Token(id)) = principal.identity().map(|identity| &identity.means) {
-                app.token_uses.note(*id, Timestamp::now());
+                app.logins.token_uses.note(*id, Timestamp::now());
             }
             Ok(principal)
         }
@@ -199,7 +187,7 @@ fn refused(app: &App, credentials: &Credentials, refusal: &Refusal) {
     let reason = match refusal {
         // Counted where it is checked.
         Refusal::Password { user } => {
-            return app.security.login_failed(Some(user.as_str()), "wrong_password");
+            return app.logins.security.login_failed(Some(user.as_str()), "wrong_password");
         }
         Refusal::Disabled { .. } => "disabled",
         Refusal::TokenUnknown { .. } | Refusal::TokenExpired { .. } => "token",
@@ -229,7 +217,7 @@ pub(crate) fn no_password(app: &App, credentials: &Credentials) {
 /// Counts and logs credentials that do not hold.
 pub(crate) fn failed(app: &App, account: Option<&str>, reason: &'static str) {
     app.metrics.login_failed(reason);
-    app.security.login_failed(account, reason);
+    app.logins.security.login_failed(account, reason);
 }
 
 /// The answer to somebody whose password was not looked at.
@@ -239,7 +227,7 @@ pub(crate) fn check_refused(app: &App, error: CheckRefused) -> HttpError {
         CheckRefused::Throttled { throttled, began } => {
             let seconds = throttled.wait_milliseconds.div_ceil(1000).max(1);
             if let Some(began) = began {
-                app.security.throttling_began(&began.0, seconds);
+                app.logins.security.throttling_began(&began.0, seconds);
             }
             let detail = format!(
                 "too many wrong passwords were tried: this one was not looked at; try again in {seconds} seconds, or \

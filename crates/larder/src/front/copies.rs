@@ -230,7 +230,7 @@ async fn forwarded(
     }
     headers.insert(X_LARDER_HOPS, hops.into());
     // The primary believes them if it trusts this server as a proxy.
-    let root_url = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root_url = root_url(app, head);
     for (name, value) in
         [("x-forwarded-for", security::client().to_string()), ("x-outside-url", root_url)]
     {

@@ -1,8 +1,8 @@
 //! The URL that this server has outside, as a trusted proxy says; other clients are not believed.
 
+use http::HeaderMap;
 use http::header::{HOST, HeaderName};
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Uri};
 use net::Peer;
 
 use crate::app::App;
@@ -13,34 +13,28 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 
 /// The start of this server's URLs, without a trailing slash: what a trusted proxy says, else what is configured, else what the
 /// request says.
-pub(crate) fn root_url(
-    app: &App,
-    uri: &Uri,
-    headers: &HeaderMap,
-    extensions: &Extensions,
-) -> String {
-    if let Some(url) = outside_url(app, headers, extensions) {
+pub(crate) fn root_url(app: &App, head: &Parts) -> String {
+    if let Some(url) = outside_url(app, head) {
         return url.to_owned();
     }
     if let Some(url) = &app.config.public_url {
         return url.clone();
     }
-    let has_tls = extensions.get::<Peer>().is_some_and(|peer| peer.tls);
+    let has_tls = head.extensions.get::<Peer>().is_some_and(|peer| peer.tls);
     let own = if has_tls { "https" } else { "http" };
-    let scheme = outside_scheme(app, headers, extensions).unwrap_or(own);
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok());
-    let host = host.or_else(|| uri.authority().map(|authority| authority.as_str()));
-    let prefix = outside_prefix(app, headers, extensions).unwrap_or_default();
+    let scheme = outside_scheme(app, head).unwrap_or(own);
+    let host = head.headers.get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| head.uri.authority().map(|authority| authority.as_str()));
+    let prefix = outside_prefix(app, head).unwrap_or_default();
     format!("{scheme}://{}{prefix}", host.unwrap_or("localhost"))
 }
 
 /// The path of the URL that this server has outside, which paths on this server begin with for clients; mostly empty.
 pub(crate) fn root_path(app: &App, head: &Parts) -> String {
-    let (headers, extensions) = (&head.headers, &head.extensions);
     // Asked for each request: the URL as a whole is not made for it.
-    let path = match outside_url(app, headers, extensions).or(app.config.public_url.as_deref()) {
+    let path = match outside_url(app, head).or(app.config.public_url.as_deref()) {
         Some(url) => prefix(url),
-        None => outside_prefix(app, headers, extensions).unwrap_or_default(),
+        None => outside_prefix(app, head).unwrap_or_default(),
     };
     path.to_owned()
 }
@@ -52,35 +46,23 @@ pub(crate) fn prefix(url: &str) -> &str {
 }
 
 /// The URL in `X-Outside-URL`, without slashes at its end, where a trusted proxy sent one.
-pub(crate) fn outside_url<'head>(
-    app: &App,
-    headers: &'head HeaderMap,
-    extensions: &Extensions,
-) -> Option<&'head str> {
-    let url = only(headers, &X_OUTSIDE_URL)?;
-    let is_believed = Peer::is_trusted(extensions, &app.limits.trusted) && is_url(url);
+pub(crate) fn outside_url<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
+    let url = only(&head.headers, &X_OUTSIDE_URL)?;
+    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted) && is_url(url);
     is_believed.then(|| url.trim_end_matches('/'))
 }
 
 /// The path in `X-Forwarded-Prefix`, without slashes at its end, where a trusted proxy sent one.
-fn outside_prefix<'head>(
-    app: &App,
-    headers: &'head HeaderMap,
-    extensions: &Extensions,
-) -> Option<&'head str> {
-    let prefix = only(headers, &X_FORWARDED_PREFIX)?;
-    let is_believed = Peer::is_trusted(extensions, &app.limits.trusted) && is_path(prefix);
+fn outside_prefix<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
+    let prefix = only(&head.headers, &X_FORWARDED_PREFIX)?;
+    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted) && is_path(prefix);
     is_believed.then(|| prefix.trim_end_matches('/'))
 }
 
 /// The scheme in `X-Forwarded-Proto`, where a trusted proxy sent one.
-pub(crate) fn outside_scheme<'head>(
-    app: &App,
-    headers: &'head HeaderMap,
-    extensions: &Extensions,
-) -> Option<&'head str> {
-    let scheme = only(headers, &X_FORWARDED_PROTO)?;
-    let is_believed = Peer::is_trusted(extensions, &app.limits.trusted);
+pub(crate) fn outside_scheme<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
+    let scheme = only(&head.headers, &X_FORWARDED_PROTO)?;
+    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted);
     (is_believed && matches!(scheme, "http" | "https")).then_some(scheme)
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Shows {
 impl Site {
     /// Takes the site's root from the head of a request.
     pub(crate) fn of(app: &App, head: &Parts) -> Site {
-        Site::below(app, head, root_url(app, &head.uri, &head.headers, &head.extensions))
+        Site::below(app, head, root_url(app, head))
     }
 
     /// This server as a browser sees it; `None` if the client is not a browser.
@@ -157,9 +157,9 @@ impl Site {
             packages: app.aur.is_on(),
             projects: config.python.enabled,
             articles: config.article.enabled
-                && (app.articles_are_open() || logged_in.as_ref().is_some_and(reads)),
+                && (app.articles.is_open || logged_in.as_ref().is_some_and(reads)),
         };
-        Site { place: place(head), logged_in, ..Site::at(root_url, shows, app.brand.clone()) }
+        Site { place: place(head), logged_in, ..Site::at(root_url, shows, app.pages.brand.clone()) }
     }
 
     fn at(root_url: impl Into<String>, shows: Shows, brand: Arc<Brand>) -> Site {
@@ -172,7 +172,7 @@ impl Site {
     pub(crate) fn in_files(app: &App, site: &Arc<SiteFiles>, own: &str) -> Site {
         let shows = Shows { articles: true, ..Shows::default() };
         let file = PageFile { site: site.clone(), own: own.to_owned() };
-        Site { file: Some(file), ..Site::at("", shows, app.brand.clone()) }
+        Site { file: Some(file), ..Site::at("", shows, app.pages.brand.clone()) }
     }
 
     /// Whether the page is a file of a static site: it has nothing that a server would have to answer.
@@ -386,7 +386,7 @@ impl Keeping {
 
     /// The kept response without the headers of pages, for feeds.
     pub(crate) fn find_plain(&self, app: &App, conditions: &Conditions) -> Option<Response> {
-        let page = app.finished_pages.find(&self.url, &self.made_of)?;
+        let page = app.pages.finished.find(&self.url, &self.made_of)?;
         app.metrics.pages_from_memory.inc();
         Some(respond_kept(&page, conditions))
     }
@@ -416,7 +416,7 @@ impl Keeping {
         reply: Reply,
         conditions: Conditions,
     ) -> Response {
-        match app.finished_pages.keep(self.url, self.made_of, &reply) {
+        match app.pages.finished.keep(self.url, self.made_of, &reply) {
             Some(page) => respond_kept(&page, &conditions),
             None => respond(reply, StatusCode::OK, conditions).await,
         }

@@ -16,7 +16,7 @@ use crate::routes::{Endpoint, Place, Route, Surface, Tree};
 
 /// The route of a path in the main tree, if its surface is served. The AUR's is there in any case, to say so.
 pub(crate) fn route(app: &App, path: &str) -> Option<Route> {
-    let route = Route::find(Tree::Main, path)?;
+    let route = Route::find(Tree::Main, path, None)?;
     (is_served(app, route.place) && !is_of_user(app, route.place, path)).then_some(route)
 }
 

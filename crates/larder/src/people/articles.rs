@@ -67,7 +67,7 @@ fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<
 
 impl<'a> Reading<'a> {
     fn audience(&self) -> Audience {
-        if self.app.articles_are_open() { Audience::Everybody } else { Audience::Reader }
+        if self.app.articles.is_open { Audience::Everybody } else { Audience::Reader }
     }
 
     fn site(&self) -> Site {
@@ -178,10 +178,10 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     }
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
     if let Some(moved) = redirect::answer(&shown, &path) {
-        return Ok(from_store(&app, &stored, shown.answered(moved)));
+        return Ok(from_store(app, &stored, shown.answered(moved)));
     }
     let response = match Box::pin(page_of(&shown, &path)).await.transpose() {
         Some(page) => shown.answered(page),
@@ -195,13 +195,13 @@ async fn read_folder(app: &Arc<App>, head: &Parts, path: &str) -> Result<Respons
     // Its name is the start of that of an article.
     let inner = parse_path(&format!("{path}/x"))?.name;
     let folder = inner.as_str().strip_suffix("/x").unwrap_or_default();
-    let (app, stored, principal) = admitted(app.clone(), head, Object::Article(folder)).await?;
-    let shown = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, Object::Article(folder)).await?;
+    let shown = Reading { app, stored: &stored, head, principal: &principal };
     let page = link::page_of_folder(&shown, folder);
     let place = page.map(|name| format!("/article/{}", in_path(name.as_str())));
     let is_folder = || in_tree(&shown, |view| view.is_folder(folder));
     let place = place.or_else(|| is_folder().then(|| outline::list_of(folder)));
-    let sent_on = place.map(|place| see_other(&app, head, &place));
+    let sent_on = place.map(|place| see_other(app, head, &place));
     let missing = || HttpError::not_found(format!("there is no article below `{folder}/`"));
     Ok(shown.answered(sent_on.ok_or_else(missing)))
 }
@@ -250,7 +250,7 @@ fn format(content: &Facts) -> Option<Format> {
 fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
     let index = Arc::downgrade(&app.articles.texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
-    Keeping::of(head, site, made_of).filter(|_| app.articles_are_open())
+    Keeping::of(head, site, made_of).filter(|_| app.articles.is_open)
 }
 
 /// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in.
@@ -310,7 +310,7 @@ async fn article_page<'a>(
         rendered
     };
     // If everybody may read all articles, everybody sees the same links; else the page is rendered for each reader.
-    let text = if shown.app.articles_are_open() && !site.is_files() {
+    let text = if shown.app.articles.is_open && !site.is_files() {
         let place = format!("{} {prefix}/{name}", content.content_type);
         // A link to a file depends on the files of this article alone.
         let articles = &shown.stored.articles;

@@ -22,7 +22,7 @@ use state::stored::Stored;
 
 use super::forms;
 use crate::app::App;
-use crate::front::auth::{self, Cookie};
+use crate::front::auth::Cookie;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
@@ -141,7 +141,7 @@ pub(crate) async fn show_changed(app: &Arc<App>, head: &Parts) -> Result<Respons
     let since = |surface: &Followed| known(app.changes.feed(*surface), mark.as_ref());
     let mut is_whole = mark.is_some() && surfaces.iter().all(|surface| since(surface).is_some());
     let asked = surfaces.iter().map(|surface| (*surface, since(surface))).collect::<Vec<_>>();
-    let reading = Reading { app: app.clone(), stored: auth::stored(app)?, principal };
+    let reading = Reading { app: app.clone(), stored: app.stored()?, principal };
     let finding = app.limits.cpu_pool.run(move || {
         asked.into_iter().map(|(surface, since)| reading.list(surface, since)).collect::<Vec<_>>()
     });

@@ -259,7 +259,7 @@ impl Question {
         let may_read = |name: &ArticleName| admits(Object::Article(name.as_str()));
         let having = match is_long {
             true => {
-                let is_shown = (!self.app.articles_are_open()).then_some(&may_read as _);
+                let is_shown = (!self.app.articles.is_open).then_some(&may_read as _);
                 Hits::find(texts, state, text, self.limit, is_shown).articles
             }
             false => Vec::new(),
@@ -307,7 +307,7 @@ fn pair(name: &str, value: &str) -> String {
 
 /// Adds to these articles, which the sender may read, where the words are in their texts.
 async fn add_snippets(app: &App, query: &str, items: &mut [Item]) -> Result<(), HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let content =
         |item: &Item| stored.articles.article_named(&item.name)?.latest()?.content().cloned();
     let snippets = snippets(app, query, items.iter().map(content).collect()).await?;

@@ -244,7 +244,7 @@ pub(crate) async fn proved_again(
     posted: &Posted,
     field: &str,
 ) -> Result<Principal, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     if let Some(identity) = posted.principal.identity()
         && !auth::has_password(app, &stored, &identity.user)
     {
@@ -328,7 +328,7 @@ fn has_token(app: &App, fields: &Fields, cookie: &[u8]) -> Result<bool, HttpErro
 /// # Errors
 /// 503 if the store is not loaded.
 pub(crate) fn is_token(app: &App, shown: &str, cookie: &[u8]) -> Result<bool, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     Ok(stored.accounts.login_secret().is_some_and(|secret| secret.is_form_token(cookie, shown)))
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn token(app: &App, session: &SessionText) -> Result<String, HttpErro
 }
 
 fn signed(app: &App, cookie: &[u8]) -> Result<String, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let secret = stored.accounts.login_secret();
     let none = || HttpError::unavailable("the store has no secret to sign forms with", 5);
     Ok(secret.ok_or_else(none)?.form_token(cookie))

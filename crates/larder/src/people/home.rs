@@ -277,7 +277,7 @@ fn readable(app: &App, stored: &Stored, reader: &Principal) -> Readable {
 
 fn may_read_articles(app: &App, reader: &Principal) -> bool {
     let readers = &app.config.article.acl_read;
-    app.articles_are_open() || readers.admits(reader, Scope::ArticleRead, Object::Articles(""))
+    app.articles.is_open || readers.admits(reader, Scope::ArticleRead, Object::Articles(""))
 }
 
 /// The folders at the top that changed last.

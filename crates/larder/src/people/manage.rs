@@ -208,7 +208,7 @@ async fn page(
     status: StatusCode,
     typed: Option<&forms::Fields>,
 ) -> Result<Response, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));

@@ -19,7 +19,6 @@ use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
 use crate::front::turns::in_turn;
 use crate::protocols::changes::Histories;
-use crate::published::aur_published::AurPublished;
 use crate::published::finished_pages::MadeOf;
 use crate::routes::Route;
 use crate::routes::Surface;
@@ -38,15 +37,6 @@ const PROVIDED_MAX: usize = 20;
 
 /// Packages of a person that are shown at once.
 const OF_PERSON_MAX: usize = 250;
-
-/// The packages, for one request.
-///
-/// # Errors
-/// 503 until they are loaded.
-pub(crate) fn published(app: &App) -> Result<Arc<AurPublished>, HttpError> {
-    let published = app.aur.snapshot_full();
-    published.ok_or_else(|| HttpError::unavailable("the packages of the AUR are being read", 2))
-}
 
 /// A package in a list.
 pub(crate) struct Row {
@@ -240,7 +230,7 @@ pub(crate) async fn show_package(
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
-    let published = published(app)?;
+    let published = app.packages()?;
     let site = Site::of(app, head);
     let made_of = MadeOf::Packages(Arc::downgrade(&published));
     let mut keeping = Keeping::of(head, &site, made_of);
@@ -435,7 +425,7 @@ pub(crate) async fn show_package_base(
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
-    let published = published(app)?;
+    let published = app.packages()?;
     let name = named(route, "{base}")?;
     let snapshot = &published.snapshot;
     let looking = async { snapshot.base(&name) };
@@ -490,7 +480,7 @@ pub(crate) async fn show_maintainer(
     head: &Parts,
     route: &Route,
 ) -> Result<Response, HttpError> {
-    let published = published(app)?;
+    let published = app.packages()?;
     let name = named(route, "{maintainer}")?;
     let (snapshot, whose) = (published.snapshot.clone(), name.clone());
     let looking = app.limits.cpu_pool.run(move || person(&snapshot, &whose));

@@ -15,7 +15,7 @@ use http::{HeaderValue, StatusCode, header};
 use reply::Reply;
 
 use super::days::Day;
-use super::package::{Row, published};
+use super::package::Row;
 use crate::app::App;
 use crate::front::conditional::{check_expected, is_unmodified, last_modified};
 use crate::front::error::HttpError;
@@ -259,7 +259,7 @@ impl Packages {
 /// # Errors
 /// 503 until the packages are loaded, and if too much is being computed.
 pub(crate) async fn browse_packages(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let published = published(app)?;
+    let published = app.packages()?;
     let site = Site::of(app, head);
     // Most look at the first part of all packages.
     let keeping = Keeping::of(head, &site, MadeOf::Packages(Arc::downgrade(&published)));
@@ -376,7 +376,7 @@ struct Feed {
 /// # Errors
 /// 503 until the packages are loaded, and if too much is being computed.
 pub(crate) async fn feed_packages(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let published = published(app)?;
+    let published = app.packages()?;
     let path = head.uri.path();
     let is_of_changes = path.ends_with("/modified");
     let order = if is_of_changes { Order::LastModified } else { Order::FirstSubmitted };

@@ -67,7 +67,7 @@ fn charts(app: &App) -> Vec<Chart> {
         (Surface::Server, "Pages, health and metrics", true),
     ];
     let served = surfaces.into_iter().filter(|(_, _, is_on)| *is_on);
-    served.map(|(surface, name, _)| Chart::of(name, &app.rates.of(surface))).collect()
+    served.map(|(surface, name, _)| Chart::of(name, &app.metrics.rates.of(surface))).collect()
 }
 
 impl Chart {
@@ -92,7 +92,7 @@ pub(crate) async fn show_status(app: &App, head: &Parts) -> Response {
     surfaces.extend(store(app));
     let mut process = vec![
         Line::good("Version", format!("Larder {}", version::VERSION)),
-        Line::good("Running for", duration(app.started_at.elapsed())),
+        Line::good("Running for", duration(app.health.started_at.elapsed())),
     ];
     if let Some(bytes) = resident_bytes() {
         process
@@ -111,7 +111,9 @@ pub(crate) async fn show_status(app: &App, head: &Parts) -> Response {
         let text = "cannot be written now; the log says why";
         process.push(Line::bad("AUR history", text));
     }
-    for what in app.side_files.flaws().into_iter().map(|flaw| flaw.what).collect::<BTreeSet<_>>() {
+    for what in
+        app.health.side_files.flaws().into_iter().map(|flaw| flaw.what).collect::<BTreeSet<_>>()
+    {
         let text = format!("{what}: something was of no use; the log names it");
         process.push(Line::bad("Set aside", text));
     }
@@ -201,7 +203,8 @@ fn store(app: &App) -> Vec<Line> {
         let text = format!("{failing} cannot reach their upstream; what is known of it is served");
         lines.push(Line::bad("Mirrors", text));
     }
-    let (all, failing) = (app.webhooks.all().len(), app.webhooks.troubles().count());
+    let (all, failing) =
+        (app.changes.webhooks.all().len(), app.changes.webhooks.troubles().count());
     if failing > 0 {
         let text = format!("nothing can be delivered to {failing} of {all}; the log names them");
         lines.push(Line::bad("Webhooks", text));
@@ -212,7 +215,7 @@ fn store(app: &App) -> Vec<Line> {
 
 /// What shared caches were not told of yet, each by the name of its webhook.
 fn caches(app: &App) -> impl Iterator<Item = Line> {
-    let all = app.webhooks.all().iter().filter(|it| matches!(it.shape, Shape::Cache(_)));
+    let all = app.changes.webhooks.all().iter().filter(|it| matches!(it.shape, Shape::Cache(_)));
     all.map(|webhook| {
         let (waiting, lag) = webhook.backlog(app.changes.feed(webhook.surface));
         let (name, changes) = (&webhook.name, display::count(waiting, "change", "changes"));
@@ -230,7 +233,7 @@ fn caches(app: &App) -> impl Iterator<Item = Line> {
 /// Which server this one follows, and how that goes.
 fn following(app: &App) -> Option<Line> {
     const NAME: &str = "Copy";
-    if app.is_left_behind() {
+    if app.health.is_left_behind() {
         let text =
             "a copy of this store was made the primary, and nothing is written here any more";
         return Some(Line::bad(NAME, text));

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
+use resources::turns::joined;
 use serde_json::{Value, json};
 use state::security;
 
@@ -29,7 +30,7 @@ use crate::tasks::rescue::rescue;
 /// The answer to a request to this listener, and the endpoint that gave it.
 pub(crate) async fn answer(app: &Arc<App>, head: &Parts) -> (Endpoint, Response) {
     let path = head.uri.path();
-    let Some(route) = Route::find(Tree::Admin, path) else {
+    let Some(route) = Route::find(Tree::Admin, path, None) else {
         let nothing = HttpError::nothing_at(path);
         return (Endpoint::FindNothingForAdmins, nothing.into_response());
     };
@@ -93,13 +94,12 @@ async fn run_job(app: &Arc<App>, head: &Parts, name: &str) -> Response {
             let directory = directory.map(|(_, value)| value.into_owned().into());
             let app = app.clone();
             // If the client goes away, the work still ends.
-            match tokio::spawn(async move { rescue(&app, directory).await }).await {
-                Ok(Ok(rescued)) => {
+            match joined(tokio::spawn(async move { rescue(&app, directory).await })).await {
+                Ok(rescued) => {
                     tracing::warn!("{rescued}");
                     text(StatusCode::ACCEPTED, rescued.to_string())
                 }
-                Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
+                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
             }
         }
         "reload-data" => match app.aur.reload().await {

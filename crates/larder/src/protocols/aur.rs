@@ -19,12 +19,12 @@ use net::{Answered, ClientAddress, MadeForOne, Peer};
 use resources::cpu_pool::PoolError;
 
 use super::changes::Histories;
-use crate::app::App;
 use crate::app::rate_limit::Decision;
+use crate::app::{App, Aur};
 use crate::front::body::{self, Shape};
 use crate::front::error::HttpError;
+use crate::front::loaded::no_packages;
 use crate::front::respond::{Conditions, respond, respond_now, takes_long};
-use crate::published::aur_published::AurPublished;
 use crate::routes::path::{decoded_lossily, segments};
 
 /// A question with parameters that upstream does not have is cancelled after this much CPU time of its thread; time in which
@@ -63,9 +63,9 @@ pub(crate) async fn answer_question(
     }
     Ok(match read(app, head, asked, sender(head)) {
         Reading::Done(response) => response,
-        Reading::Long(finished) => finished.respond(app).await,
-        Reading::Large(question) => question.finish(app, head).await?.respond(app).await,
-        Reading::Refined(question) => question.finish(app, head).await?.respond(app).await,
+        Reading::Long(finished) => finished.respond(&app.aur).await,
+        Reading::Large(question) => question.finish(app, head).await?.respond(&app.aur).await,
+        Reading::Refined(question) => question.finish(app, head).await?.respond(&app.aur).await,
     })
 }
 
@@ -95,19 +95,19 @@ pub(crate) fn answer_question_now(
         Reading::Done(response) => Answered::Now(response),
         Reading::Long(finished) => {
             let app = app.clone();
-            Answered::Later(Box::pin(async move { finished.respond(&app).await }))
+            Answered::Later(Box::pin(async move { finished.respond(&app.aur).await }))
         }
         Reading::Large(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(
-                async move { finished(&app, question.finish(&app, &head)).await },
-            ))
+            Answered::Later(Box::pin(async move {
+                finished(&app.aur, question.finish(&app, &head)).await
+            }))
         }
         Reading::Refined(question) => {
             let (app, head) = (app.clone(), head.clone());
-            Answered::Later(Box::pin(
-                async move { finished(&app, question.finish(&app, &head)).await },
-            ))
+            Answered::Later(Box::pin(async move {
+                finished(&app.aur, question.finish(&app, &head)).await
+            }))
         }
     })
 }
@@ -164,30 +164,30 @@ impl Finished {
         takes_long(&self.answer.reply, &self.conditions)
     }
 
-    fn respond_now(self, app: &App) -> Response {
+    fn respond_now(self, aur: &Aur) -> Response {
         let is_large = self.is_large();
         let mut response = respond_now(self.answer.reply, self.status, &self.conditions);
         mark(&mut response, is_large);
-        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }
 
-    async fn respond(self, app: &App) -> Response {
+    async fn respond(self, aur: &Aur) -> Response {
         let is_large = self.is_large();
         let mut response = respond(self.answer.reply, self.status, self.conditions).await;
         mark(&mut response, is_large);
-        app.aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
+        aur.rate_limiter.insert_headers(&self.decision, response.headers_mut());
         response
     }
 }
 
 /// The response that `finishing` makes, or its refusal.
 async fn finished(
-    app: &App,
+    aur: &Aur,
     finishing: impl Future<Output = Result<Finished, HttpError>>,
 ) -> Response {
     match finishing.await {
-        Ok(finished) => finished.respond(app).await,
+        Ok(finished) => finished.respond(aur).await,
         Err(error) => error.into_response(),
     }
 }
@@ -216,7 +216,7 @@ impl Large {
     /// Answers it when it is its turn.
     async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
         let Large { query, standing } = self;
-        let (published, results_max) = (loaded(app)?, app.aur.results_max.load(Relaxed));
+        let (published, results_max) = (app.packages()?, app.aur.results_max.load(Relaxed));
         let making = app.aur.large.run(move || published.snapshot.answer(&query, results_max));
         let answer = making.await;
         Ok(told(app, head, standing, answer, Conditions::of(&head.method, &head.headers)))
@@ -235,7 +235,7 @@ impl Refined {
         let Refined { params, standing } = self;
         let conditions = Conditions::of(&head.method, &head.headers);
         if !params.may_add() {
-            let snapshot = loaded(app)?.snapshot.clone();
+            let snapshot = app.packages()?.snapshot.clone();
             let known = Arc::default();
             let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
             return Ok(told(app, head, standing, answer, conditions));
@@ -310,16 +310,6 @@ fn computed() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// The published state of the AUR.
-pub(crate) fn loaded(app: &App) -> Result<Arc<AurPublished>, HttpError> {
-    app.aur.snapshot_full().ok_or_else(not_loaded)
-}
-
-/// 503, until the first snapshot is published.
-fn not_loaded() -> HttpError {
-    HttpError::unavailable("the catalogue of packages is not loaded yet", 2)
-}
-
 /// Who sent a request that is not answered at once.
 fn sender(head: &Parts) -> ClientAddress {
     head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address)
@@ -338,7 +328,7 @@ fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Rea
     }
     match finish(app, head, standing, params) {
         Ok(Ok(finished)) if finished.takes_long() => Reading::Long(finished),
-        Ok(Ok(finished)) => Reading::Done(finished.respond_now(app)),
+        Ok(Ok(finished)) => Reading::Done(finished.respond_now(&app.aur)),
         Ok(Err(large)) => Reading::Large(Box::new(large)),
         Err(error) => Reading::Done(error.into_response()),
     }
@@ -381,11 +371,11 @@ async fn post(
         Params::from_body(from_path, query, Body::Form(&body))
     };
     if params.are_refined() {
-        return Ok(Refined { params, standing }.finish(app, head).await?.respond(app).await);
+        return Ok(Refined { params, standing }.finish(app, head).await?.respond(&app.aur).await);
     }
     Ok(match finish(app, head, standing, params)? {
-        Ok(finished) => finished.respond(app).await,
-        Err(large) => large.finish(app, head).await?.respond(app).await,
+        Ok(finished) => finished.respond(&app.aur).await,
+        Err(large) => large.finish(app, head).await?.respond(&app.aur).await,
     })
 }
 
@@ -407,7 +397,7 @@ fn admit(
         let status = StatusCode::TOO_MANY_REQUESTS;
         let conditions = Conditions::of(&head.method, &head.headers);
         let finished = Finished { answer, status, conditions, decision };
-        return Err(Box::new(finished.respond_now(app)));
+        return Err(Box::new(finished.respond_now(&app.aur)));
     }
     Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
 }
@@ -419,7 +409,7 @@ fn finish(
     standing: Standing,
     params: Params,
 ) -> Result<Result<Finished, Large>, HttpError> {
-    let published = app.aur.snapshot().ok_or_else(not_loaded)?;
+    let published = app.aur.snapshot().ok_or_else(no_packages)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     let params = if conditions.wants_gzip() { params.outlined() } else { params };
     let results_max = app.aur.results_max.load(Relaxed);

@@ -113,8 +113,8 @@ pub(crate) async fn show_changes_as_atom(
     let principal = reader(app, &head.headers, surface).await?;
     let feed = loaded(app, surface).await;
     feed.now().map_err(|lost| refused(feed, &lost, ""))?;
-    let stored = auth::stored(app)?;
-    let root = crate::front::outside::root_url(app, &head.uri, &head.headers, &head.extensions);
+    let stored = app.stored()?;
+    let root = crate::front::outside::root_url(app, head);
     let body = atom::render(app, feed, surface, &stored, &principal, &root);
     let conditions = Conditions::of(&head.method, &head.headers);
     let reply = Reply::tagged("application/atom+xml; charset=utf-8", body);
@@ -161,7 +161,7 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
         return Ok(Principal::Anonymous);
     }
     let principal = auth::principal(app, headers).await?;
-    if surface == Followed::Articles && !app.articles_are_open() && principal.identity().is_none() {
+    if surface == Followed::Articles && !app.articles.is_open && principal.identity().is_none() {
         let object = Object::Articles("");
         return Err(auth::denied(&principal, Scope::ArticleRead, object, "read articles", ""));
     }
@@ -294,7 +294,7 @@ async fn lines(
     while has_more && left > 0 {
         let slice = feed.after(at, left).map_err(|lost| refused(feed, &lost, &at.to_string()))?;
         // The state is at least as new as the slice, so it has everything that the changes mention.
-        let stored = auth::stored(app)?;
+        let stored = app.stored()?;
         for entry in &slice.entries {
             if let Some(event) = entry.for_reader(&app.config, &stored, principal) {
                 body.extend_from_slice(&event.line());

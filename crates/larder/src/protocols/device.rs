@@ -30,7 +30,7 @@ const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 fn secret(app: &App) -> Result<LoginSecret, HttpError> {
     let none = || HttpError::unavailable("the store has no secret to sign log-ins with", 5);
-    auth::stored(app)?.accounts.login_secret().cloned().ok_or_else(none)
+    app.stored()?.accounts.login_secret().cloned().ok_or_else(none)
 }
 
 fn answer(status: StatusCode, body: &Value) -> Response {
@@ -42,7 +42,7 @@ fn answer(status: StatusCode, body: &Value) -> Response {
 pub(crate) fn begin(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (secret, now) = (secret(app)?, Timestamp::now());
     let log_in = DeviceLogIn::begin(auth::random()?, now);
-    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = root_url(app, head);
     let user_code = secret.user_code(&log_in);
     let page = format!("{root}/+account/device");
     Ok(answer(
@@ -82,7 +82,7 @@ pub(crate) async fn ask(app: &App, head: &Parts, body: Body) -> Result<Response,
         return refused("expired_token", &about);
     }
     let text = secret.device_token_text(&log_in);
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let token = stored.accounts.token_by_text(&text).filter(|token| !token.is_expired(now));
     let Some(token) = token else {
         return refused("authorization_pending", "nobody has approved the log-in yet");

@@ -20,7 +20,6 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use net::{MadeForOne, Pieces};
 use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
 
-use super::aur;
 use crate::app::App;
 use crate::front::conditional::{
     RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
@@ -43,7 +42,7 @@ struct DumpFile {
 }
 
 async fn find(app: &App, name: &str) -> Result<DumpFile, HttpError> {
-    let published = aur::loaded(app)?;
+    let published = app.packages()?;
     let modified_at = published.modified_at;
     let unknown = || HttpError::not_found(format!("`{name}` is not one of the files"));
     let (stem, compressed) = Compressed::ALL

@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::request::Parts;
 use reply::Reply;
 
-use super::aur::{loaded, search_in_turn};
+use super::aur::search_in_turn;
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
@@ -49,7 +49,7 @@ pub(crate) async fn list_packages(app: &Arc<App>, head: &Parts) -> Response {
 
 async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (names, by) = parse(head.uri.query().unwrap_or_default())?;
-    let snapshot = loaded(app)?.snapshot.clone();
+    let snapshot = app.packages()?.snapshot.clone();
     let results_max = app.aur.results_max.load(Relaxed);
     let search = move |is_over: &dyn Fn() -> bool| {
         let outside = Outside { is_over, ..Outside::NOTHING };

@@ -41,7 +41,6 @@ use crate::front::turns::in_turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::files::mirrored;
 use crate::protocols::python::simple::mirrored::failed;
-use crate::routes::path::{decoded, segments};
 use crate::routes::{Route, Surface};
 
 use self::part::Ended;
@@ -75,7 +74,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         tracing::error!("{error:#}");
         HttpError::unavailable("the store cannot be read now; it has been logged", 5)
     })?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let identity = stored.identity.as_ref().and_then(|name| name.to_str().ok());
     let identity = identity.unwrap_or_default().to_owned();
     let serial = stored.serial;
@@ -84,7 +83,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
     if theirs > own && followed.is_some_and(|followed| followed == identity) {
         let is_request = head.method == Method::GET;
         if is_request && app.following.is_none() {
-            app.leave_behind();
+            app.health.leave_behind();
         }
         let detail = format!(
             "this server is of generation {own} of its store, and a follower of generation {theirs} was promoted since: \
@@ -139,7 +138,7 @@ pub(crate) async fn read_blob(
         .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
     let absent = || HttpError::not_found(format!("there is no blob {digest}"));
     if extent == Extent::Part {
-        let stored = auth::stored(app)?;
+        let stored = app.stored()?;
         let of = app.clone();
         let looking = blocking(move || part::names_blob(&stored, &principal, &of.config, digest));
         let looking = in_turn(&app.limits.making_answers[Surface::Server as usize], looking);
@@ -177,17 +176,15 @@ pub(crate) async fn read_mirrored(
 ) -> Result<Response, HttpError> {
     let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
-    let ask = Ask::new(app.clone(), head.clone(), Arc::default()).await?;
+    let ask = Ask::new(app.clone(), head.clone()).await?;
     let none = || HttpError::not_found("no mirror has anything at this path");
-    let stage = format!("{}/{}", route.name("{user}"), route.name("{index}"));
-    let stage = ask.stored.index.stage(&stage).ok_or_else(none)?;
+    let path = route.names_below(&["mirrors"]);
+    let [user, index, kind, names @ ..] = path.as_slice() else { return Err(none()) };
+    let stage = ask.stored.index.stage(&format!("{user}/{index}")).ok_or_else(none)?;
     if extent == Extent::Part && !stage.may_read(&principal, Portion::Whole) {
         return Err(none());
     }
     let mirror = app.python.mirrors.of(stage).ok_or_else(none)?;
-    let path = segments(route.path()).skip(5).map(|name| decoded(name).map(Into::into));
-    let path: Vec<String> = path.collect::<Result<_, _>>().map_err(|_| none())?;
-    let (kind, names) = path.split_first().ok_or_else(none)?;
     let project = match (kind.as_str(), names) {
         ("+simple", [name]) if name.is_empty() => None,
         ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),

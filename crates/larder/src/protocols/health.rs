@@ -71,7 +71,7 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
             let _ =
                 writeln!(body, "[!] aur: the history of packages is not written now: {trouble}");
         }
-        for flaw in app.side_files.flaws() {
+        for flaw in app.health.side_files.flaws() {
             let _ = writeln!(body, "[!] {}: {}", flaw.what, flaw.text);
         }
         match tokio::time::timeout(BLOBS_TIMEOUT, app.store.blobs.check_identity()).await {
@@ -110,7 +110,7 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
             }
         }
         push_following(app, &mut body);
-        if let Some(trouble) = app.clocks.trouble() {
+        if let Some(trouble) = app.health.clocks.trouble() {
             let _ = writeln!(body, "[!] clock: {trouble}");
         }
         push_advisories(app, &mut body);
@@ -124,7 +124,7 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
                 "[!] mirror {mirror}: its upstream fails, what is known of it is served: {trouble}"
             );
         }
-        for (name, trouble) in app.webhooks.troubles() {
+        for (name, trouble) in app.changes.webhooks.troubles() {
             let _ = writeln!(
                 body,
                 "[!] webhook {name}: nothing is delivered since {}, after {}: {}",
@@ -166,9 +166,9 @@ pub(crate) fn show_version() -> Response {
 /// `/metrics`
 pub(crate) async fn show_metrics(app: &App) -> Response {
     app.metrics.blobs_damaged.set(app.store.blobs.damaged().len() as i64);
-    let failing = app.webhooks.troubles().count();
+    let failing = app.changes.webhooks.troubles().count();
     app.metrics.webhooks_failing.set(i64::try_from(failing).unwrap_or(i64::MAX));
-    for webhook in app.webhooks.all() {
+    for webhook in app.changes.webhooks.all() {
         let (waiting, lag) = webhook.backlog(app.changes.feed(webhook.surface));
         app.metrics.webhook_is_behind(&webhook.name, waiting, lag);
     }
@@ -178,10 +178,10 @@ pub(crate) async fn show_metrics(app: &App) -> Response {
         app.metrics.store_free_bytes.set(bytes(free.bytes));
         app.metrics.store_free_bytes_min.set(bytes(app.limits.free_space.bytes_min));
     }
-    let lag = app.live_store.lag().unwrap_or_else(|| app.started_at.elapsed());
+    let lag = app.live_store.lag().unwrap_or_else(|| app.health.started_at.elapsed());
     app.metrics.store_lag_seconds.set(lag.as_secs_f64());
     count_following(app);
-    app.metrics.clock_ahead_seconds.set(app.clocks.seconds_ahead());
+    app.metrics.clock_ahead_seconds.set(app.health.clocks.seconds_ahead());
     app.metrics.body_memory_bytes.set(app.limits.bodies.held_bytes() as i64);
     forget_mirrors(app);
     app.metrics.python.update(app.python.pages.counts(), app.python.mirrors.counts());
@@ -191,7 +191,7 @@ pub(crate) async fn show_metrics(app: &App) -> Response {
 
 /// How this server follows its primary, if it does.
 fn push_following(app: &App, body: &mut String) {
-    if app.is_left_behind() {
+    if app.health.is_left_behind() {
         body.push_str("[!] follow: a follower of this store was made its primary: nothing is written here any more\n");
     }
     let Some(following) = &app.following else { return };
@@ -228,7 +228,7 @@ fn count_following(app: &App) {
     let state = following.link.state();
     let metrics = &app.metrics;
     metrics.follow_connected.set(state.is_connected().into());
-    let lag = state.lag().unwrap_or_else(|| app.started_at.elapsed());
+    let lag = state.lag().unwrap_or_else(|| app.health.started_at.elapsed());
     metrics.follow_lag_seconds.set(lag.as_secs_f64());
     if let Some(lag) = app.packages_lag() {
         metrics.follow_aur_lag_seconds.set(lag.as_secs_f64());

@@ -121,8 +121,8 @@ fn succeeded(head: &Parts, body: &Value) -> Response {
 
 /// `GET /_/oidc/audience`: for whom identities have to be.
 pub(crate) fn show_audience(app: &App, head: &Parts) -> Response {
-    match app.issuers.are_named() {
-        true => succeeded(head, &json!({"audience": app.issuers.audience()})),
+    match app.logins.issuers.are_named() {
+        true => succeeded(head, &json!({"audience": app.logins.issuers.audience()})),
         false => {
             let missing = Failure { status: StatusCode::NOT_FOUND, ..Failure::not_enabled() };
             missing.into_response(head)
@@ -137,13 +137,13 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let path = pairs.find(|(name, _)| name == "discover").map(|(_, path)| path);
     let path = path.ok_or_else(|| HttpError::bad_request("`discover=PATH` was expected"))?;
     let below = path.strip_prefix(&*outside::root_path(app, head)).unwrap_or(&path);
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let stage = stored.index.stage(below.trim_matches('/'));
-    if !app.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
+    if !app.logins.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
         let shown: String = path.chars().take(200).collect();
         return Err(HttpError::not_found(format!("no trusted publishing at `{shown}`")));
     }
-    let root = outside::root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = outside::root_url(app, head);
     let found = json!({
         "audience-endpoint": format!("{root}/_/oidc/audience"),
         "token-mint-endpoint": format!("{root}/_/oidc/mint-token"),
@@ -169,14 +169,15 @@ pub(crate) async fn mint_upload_token(app: &App, head: &Parts, body: Body) -> Re
 }
 
 async fn mint(app: &App, head: &Parts, body: Body) -> Result<Response, Failure> {
-    if !app.issuers.are_named() {
+    if !app.logins.issuers.are_named() {
         return Err(Failure::not_enabled());
     }
     let wish = wish(app, head, body).await?;
-    let verified = app.issuers.verify(&wish.token, Timestamp::now()).await.map_err(|refused| {
-        app.security.mint_refused(None, &refused.to_string(), None);
-        Failure::from(refused)
-    })?;
+    let verified =
+        app.logins.issuers.verify(&wish.token, Timestamp::now()).await.map_err(|refused| {
+            app.logins.security.mint_refused(None, &refused.to_string(), None);
+            Failure::from(refused)
+        })?;
     let called = verified.identity().name();
     let wish = MintUploadToken { verified, secret: auth::random()? };
     let sender = auth::sender(Principal::Anonymous, head);
@@ -229,12 +230,12 @@ fn refused(app: &App, called: &str, refusal: Refusal) -> Failure {
         Refusal::Rule(Rule::Mint(account::MintError::Replayed)) => ("invalid-reuse-token", None),
         Refusal::Rule(Rule::Mint(_)) => {
             let failure = HttpError::unavailable(refusal.to_string(), 60);
-            app.security.mint_refused(Some(called), &refusal.to_string(), None);
+            app.logins.security.mint_refused(Some(called), &refusal.to_string(), None);
             return failure.into();
         }
         _ => return HttpError::from(refusal).into(),
     };
     let text = refusal.to_string();
-    app.security.mint_refused(Some(called), &text, nearest.as_deref());
+    app.logins.security.mint_refused(Some(called), &text, nearest.as_deref());
     Failure::new(code, text)
 }

@@ -1,6 +1,6 @@
 //! The Python index: devpi's URL space, and the URLs of installers and uploaders.
 //!
-//! path -> [`route::Route`] -> a handler, which the [door](crate::door) calls -> response, each with devpi's headers. All
+//! path -> [`names::Names`] -> a handler, which the [door](crate::door) calls -> response, each with devpi's headers. All
 //! requests that no other surface answers come here: `/{user}/{index}/…` has no prefix.
 
 pub(crate) mod ask;
@@ -10,6 +10,7 @@ pub(crate) mod downloads;
 pub(crate) mod files;
 pub(crate) mod index_log;
 pub(crate) mod integrity;
+pub(crate) mod names;
 pub(crate) mod policy;
 pub(crate) mod prefetch;
 pub(crate) mod project;
@@ -19,7 +20,6 @@ pub(crate) mod refusals;
 pub(crate) mod refused;
 pub(crate) mod reply;
 pub(crate) mod rights;
-pub(crate) mod route;
 pub(crate) mod search;
 pub(crate) mod simple;
 pub(crate) mod stages;

@@ -111,7 +111,7 @@ pub(crate) fn id(text: &str) -> Result<TokenId, HttpError> {
 pub(crate) async fn list_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let asked = asking(app, head).await?;
     let (stored, question) = (&asked.stored, Question::of(head)?);
-    let used_at = |token: &Token| app.token_uses.last(&stored.accounts, token.id);
+    let used_at = |token: &Token| app.logins.token_uses.last(&stored.accounts, token.id);
     let (owner, tokens) = match question.user {
         Some(Whose::Everybody) => {
             let principal = asked.valid_principal()?;
@@ -298,7 +298,7 @@ pub(crate) async fn revoke_found_tokens(
             match carry_out(&mut app.keeper(), &sender, &RevokeFoundToken { text }).await {
                 Ok(done) => {
                     seen = seen.max(done.seen);
-                    app.security.token_found(id, &done.outcome, found.url.as_deref());
+                    app.logins.security.token_found(id, &done.outcome, found.url.as_deref());
                     revoked = Some(id.to_string());
                 }
                 Err(Refusal::Rule(Rule::NoToken(_))) => {}

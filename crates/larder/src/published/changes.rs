@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use entry::{Draft, Entry, Event, Subject};
 pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
 
+use self::webhooks::Webhooks;
 use super::aur_published::AurPublished;
 
 /// A surface whose changes can be followed.
@@ -68,6 +69,8 @@ pub(crate) struct Changes {
     pub(crate) aur_noted: watch::Sender<Weak<AurPublished>>,
     /// What is known of the AUR's packages, while it is open.
     pub(crate) aur_records: watch::Sender<Option<Records>>,
+    /// The URLs that changes are posted to.
+    pub(crate) webhooks: Webhooks,
     /// Why the history of the AUR's packages is not written now.
     pub(crate) aur_failing: watch::Sender<Option<String>>,
     /// Ends every subscription.
@@ -75,7 +78,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(config: &Config, counters: Counters) -> Changes {
+    pub(crate) fn new(config: &Config, counters: Counters, webhooks: Webhooks) -> Changes {
         let settings = &config.changes;
         Changes {
             feeds: Followed::ALL.map(|surface| Feed::new(surface, settings.history_max)),
@@ -85,6 +88,7 @@ impl Changes {
                 settings.subscribers_per_client_max,
                 counters,
             ),
+            webhooks,
             aur: watch::Sender::new(None),
             aur_noted: watch::Sender::new(Weak::new()),
             aur_records: watch::Sender::new(None),

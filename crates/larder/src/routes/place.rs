@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use http::Method;
 
-use super::path::{decoded_lossily, segments};
+use super::path::{decoded, decoded_lossily, segments};
 use super::{Endpoint, Tree};
 
 /// A path of the table, with its endpoints.
@@ -63,18 +63,17 @@ static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| {
     places
 });
 
-/// The places of a tree whose paths begin with the same word, in the order of the table.
-type ByWord = HashMap<&'static str, Vec<&'static Place>>;
-
-static BY_WORD: LazyLock<HashMap<Tree, ByWord>> = LazyLock::new(|| {
-    let mut by_word: HashMap<Tree, ByWord> = HashMap::new();
-    for place in PLACES.iter() {
-        if let Some(Part::Word(word)) = place.parts.first() {
-            by_word.entry(place.tree).or_default().entry(word).or_default().push(place);
+/// The places of a tree whose paths begin with the same word, in the order of the table; under the empty word those that begin with
+/// a name.
+static BY_WORD: LazyLock<HashMap<(Tree, &'static str), Vec<&'static Place>>> =
+    LazyLock::new(|| {
+        let mut by_word: HashMap<_, Vec<_>> = HashMap::new();
+        for place in PLACES.iter() {
+            let word = if let Some(Part::Word(word)) = place.parts.first() { *word } else { "" };
+            by_word.entry((place.tree, word)).or_default().push(place);
         }
-    }
-    by_word
-});
+        by_word
+    });
 
 impl Place {
     fn new(tree: Tree, path: &'static str) -> Place {
@@ -94,20 +93,6 @@ impl Place {
     /// The places of all trees.
     pub fn all() -> &'static [Place] {
         &PLACES
-    }
-
-    /// The first place of the Python index that the names match. If it does not have the method, a later place that has it and
-    /// names every part goes before it.
-    pub fn find(names: &[String], method: Option<&Method>) -> Option<&'static Place> {
-        let places = PLACES.iter().filter(|place| place.tree == Tree::Python);
-        let mut found = places.filter(|place| place.matches(names));
-        let first = found.next()?;
-        let has = |place: &&Place| method.is_some_and(|method| place.endpoint(method).is_some());
-        if method.is_none() || has(&first) {
-            return Some(first);
-        }
-        let is_narrow = |place: &Place| !matches!(place.parts.last(), Some(Part::Rest(_)));
-        Some(found.find(|place| has(place) && is_narrow(place)).unwrap_or(first))
     }
 
     /// The place of the `tree` whose path in the table is `path`, placeholders included.
@@ -152,10 +137,10 @@ impl Place {
     }
 
     /// Whether these names are a path of this place. A name begins with `+` only after a word that does.
-    fn matches(&self, names: &[impl AsRef<str>]) -> bool {
+    fn matches(&self, names: &[Cow<'_, str>]) -> bool {
         let mut is_below_word = false;
         for (at, part) in self.parts.iter().enumerate() {
-            match (part, names.get(at).map(AsRef::as_ref)) {
+            match (part, names.get(at)) {
                 (Part::Rest(at_least), _) => return names.len() >= at + at_least,
                 (Part::Path(_), _) => return self.matches_around(names, at),
                 (Part::Word(word), Some(name)) if *word == name => {
@@ -170,41 +155,69 @@ impl Place {
     }
 
     /// Whether the names from the one `at` on are a name with slashes, and what follows it in this place.
-    fn matches_around(&self, names: &[impl AsRef<str>], at: usize) -> bool {
+    fn matches_around(&self, names: &[Cow<'_, str>], at: usize) -> bool {
         let after = &self.parts[at + 1..];
         let Some(end) = names.len().checked_sub(after.len()).filter(|end| *end > at) else {
             return false;
         };
-        let is_empty = end == at + 1 && names[at].as_ref().is_empty();
-        let is_after = |(part, name): (&Part, &_)| match part {
-            Part::Word(word) => *word == AsRef::<str>::as_ref(name),
-            _ => !AsRef::<str>::as_ref(name).is_empty(),
+        let is_empty = end == at + 1 && names[at].is_empty();
+        let is_after = |(part, name): (&Part, &Cow<'_, str>)| match part {
+            Part::Word(word) => word == name,
+            _ => !name.is_empty(),
         };
         !is_empty && after.iter().zip(&names[end..]).all(is_after)
     }
-
-    /// The name that stands for `placeholder`, such as `{user}`.
-    pub fn name<'names>(&self, placeholder: &str, names: &'names [String]) -> Option<&'names str> {
-        let is_it = |part: &Part| matches!(part, Part::Name(name) if *name == placeholder);
-        names.get(self.parts.iter().position(is_it)?).map(String::as_str)
-    }
 }
 
-/// The place of a path in a tree where paths are compared as they were sent, and the names in it.
-#[derive(Clone, Debug)]
+/// The place of a request's path, and the names in that path.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
     pub(crate) place: &'static Place,
     path: String,
 }
 
+/// What is between the slashes of a path whose first slash was cut off. In the Python index a slash at the end makes no difference.
+fn names(tree: Tree, below: &str) -> impl Iterator<Item = &str> {
+    let without_slash = below.strip_suffix('/').filter(|_| tree == Tree::Python);
+    let below = without_slash.unwrap_or(below);
+    let is_top = tree == Tree::Python && below.is_empty();
+    segments(below).take(if is_top { 0 } else { usize::MAX })
+}
+
+/// A name as it is compared with the table; `None` if no path of the tree has it. The Python index has the names of its projects and
+/// files, decoded; in the other trees the handler decodes what it reads.
+fn compared(tree: Tree, name: &str) -> Option<Cow<'_, str>> {
+    if tree != Tree::Python {
+        return Some(name.into());
+    }
+    let name = decoded(name).ok()?;
+    let is_name = !name.is_empty()
+        && name != "."
+        && name != ".."
+        && !name.contains(['/', '\\'])
+        && !name.chars().any(char::is_control);
+    is_name.then_some(name)
+}
+
 impl Route {
-    /// The route of a path: its words are all it has, or else the first place in the table that it matches.
-    pub(crate) fn find(tree: Tree, path: &str) -> Option<Route> {
-        let names: Vec<&str> = segments(path.strip_prefix('/')?).collect();
-        let places = BY_WORD.get(&tree)?.get(names.first()?)?;
-        let is_exact = |place: &&&Place| place.path == path && !path.contains('{');
-        let exact = places.iter().find(is_exact);
-        let place = exact.or_else(|| places.iter().find(|place| place.matches(&names)))?;
+    /// The route of a path: its words are all it has, or else the first place in the table that it matches. If that does not have the
+    /// `method`, a later place that has it and names every part goes before it.
+    pub(crate) fn find(tree: Tree, path: &str, method: Option<&Method>) -> Option<Route> {
+        let names = names(tree, path.strip_prefix('/')?).map(|name| compared(tree, name));
+        let names: Vec<_> = names.collect::<Option<_>>()?;
+        let by_word: &HashMap<(Tree, &str), _> = &*BY_WORD;
+        let word = names.first().map_or("", |name| &**name);
+        let places = by_word.get(&(tree, word)).or_else(|| by_word.get(&(tree, "")))?;
+        let places = places.iter().copied();
+        let is_exact = |place: &&Place| place.path == path && !path.contains('{');
+        let mut found = places.clone().filter(|place| place.matches(&names));
+        let first = places.clone().find(is_exact).or_else(|| found.next())?;
+        let has = |place: &Place| method.is_none_or(|method| place.endpoint(method).is_some());
+        let is_narrow = |place: &Place| !matches!(place.parts.last(), Some(Part::Rest(_)));
+        let place = match has(first) {
+            true => first,
+            false => found.find(|place| has(place) && is_narrow(place)).unwrap_or(first),
+        };
         Some(Route { place, path: path.to_owned() })
     }
 
@@ -219,26 +232,32 @@ impl Route {
         let is_it =
             |part: &Part| matches!(part, Part::Name(it) | Part::Path(it) if *it == placeholder);
         let Some(at) = parts.iter().position(is_it) else { return "" };
-        let is_path = |part: &Part| matches!(part, Part::Path(_));
-        let below = &self.path[1..];
-        let from_start = |count: usize| segments(below).take(count).map(|it| it.len() + 1).sum();
-        let from_end =
-            |count: usize| below.rsplit('/').take(count).map(|it| it.len() + 1).sum::<usize>();
-        // What stands before a name with slashes is counted from the start, and what stands after it from the end.
-        let start: usize = match parts[..at].iter().any(is_path) {
-            true => below.len() + 1 - from_end(parts.len() - at),
-            false => from_start(at),
+        let names: Vec<&str> = names(self.place.tree, &self.path[1..]).collect();
+        // How many bytes are before a part. What follows a name with slashes is counted from the end.
+        let before = |at: usize| {
+            let is_path = |part: &Part| matches!(part, Part::Path(_));
+            let is_after = parts[..at].iter().any(is_path);
+            let count = if is_after { names.len() + at - parts.len() } else { at };
+            names[..count].iter().map(|name| name.len() + 1).sum::<usize>()
         };
-        let end = match parts[..=at].iter().any(is_path) {
-            true => below.len() - from_end(parts.len() - at - 1),
-            false => start + segments(&below[start..]).next().map_or(0, str::len),
-        };
-        &below[start..end]
+        &self.path[1 + before(at)..before(at + 1)]
     }
 
     /// The name that stands for `placeholder`, percent-decoded; what is not UTF-8 is replaced.
     pub(crate) fn name(&self, placeholder: &str) -> Cow<'_, str> {
         decoded_lossily(self.raw(placeholder))
+    }
+
+    /// The names after the first of these words, percent-decoded; without words of the table at the end.
+    pub(crate) fn names_below(&self, words: &[&str]) -> Vec<String> {
+        let parts = &self.place.parts;
+        let is_it = |part: &Part| matches!(part, Part::Word(word) if words.contains(word));
+        let Some(at) = parts.iter().position(is_it) else { return Vec::new() };
+        let is_word = |part: &&Part| matches!(part, Part::Word(_));
+        let after = parts[at + 1..].iter().rev().take_while(is_word).count();
+        let names: Vec<&str> = names(self.place.tree, &self.path[1..]).collect();
+        let below = &names[at + 1..names.len() - after];
+        below.iter().map(|name| decoded_lossily(name).into_owned()).collect()
     }
 }
 
@@ -254,17 +273,8 @@ mod tests {
                 place.path.replace("{*}", "a/b").replace("{**}", "a").replace(['{', '}'], "");
             for method in place.methods() {
                 let method = Method::from_bytes(method.as_bytes()).expect("a method");
-                let found = match place.tree {
-                    Tree::Python => {
-                        let names: Vec<String> = path
-                            .split('/')
-                            .filter(|it| !it.is_empty())
-                            .map(str::to_owned)
-                            .collect();
-                        Place::find(&names, Some(&method)).expect(place.path)
-                    }
-                    tree => Route::find(tree, &path).expect(place.path).place,
-                };
+                let for_method = Some(&method).filter(|_| place.tree == Tree::Python);
+                let found = Route::find(place.tree, &path, for_method).expect(place.path).place;
                 let endpoint = place.endpoint(&method);
                 // The name of an article ends where the crate `article` says.
                 if !place.path.starts_with("/article/{article}/") {
@@ -277,7 +287,7 @@ mod tests {
     #[test]
     fn the_names_in_a_path() {
         let check = |path: &str, pattern: &str, names: &[(&str, &str)]| {
-            let route = Route::find(Tree::Main, path).expect(path);
+            let route = Route::find(Tree::Main, path, None).expect(path);
             assert_eq!(route.place.path, pattern, "{path}");
             for (placeholder, name) in names {
                 assert_eq!(route.raw(placeholder), *name, "{placeholder} of {path}");
@@ -303,7 +313,7 @@ mod tests {
         for path in
             ["", "x", "/x", "/packages/{package}/x", "/+tokens/", "/+tokens/x/y", "/rpc.php/x"]
         {
-            assert!(Route::find(Tree::Main, path).is_none(), "{path}");
+            assert!(Route::find(Tree::Main, path, None).is_none(), "{path}");
         }
     }
 }

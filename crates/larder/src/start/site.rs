@@ -11,7 +11,6 @@ use http::Request;
 use import::{SiteExport, SiteFolder, SiteReport};
 use state::maintenance::{self, Progress};
 use state::setup;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::people::articles::site::Plan;
@@ -54,12 +53,11 @@ pub async fn export_site(config: &Config, export: &SiteExport) -> anyhow::Result
     app.live_store.publish(stored);
     let stored = app.live_store.snapshot_full().context("nothing was published")?;
     // Pages name those that link to them.
-    let stop = CancellationToken::new();
-    let indexing = tokio::spawn(tasks::article_texts::run(app.clone(), stop.clone()));
+    let indexing = tokio::spawn(tasks::article_texts::run(app.clone()));
     while app.articles.texts.snapshot().serial < stored.serial && !indexing.is_finished() {
         app.articles.texts.as_of(stored.serial).await;
     }
-    stop.cancel();
+    indexing.abort();
     let (head, ()) = Request::new(()).into_parts();
     let shown =
         Reading { app: &app, stored: &stored, head: &head, principal: &Principal::Anonymous };

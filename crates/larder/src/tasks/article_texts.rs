@@ -16,7 +16,6 @@ use state::stored::Stored;
 use store::BlobError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::published::article_texts::{Texts, document, prefix};
@@ -53,13 +52,9 @@ struct Source {
     text: Option<Bytes>,
 }
 
-/// Runs until `shutdown`.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let working = work(&app);
-    _ = shutdown.run_until_cancelled(working).await;
-}
-
-async fn work(app: &Arc<App>) {
+/// Takes in the texts of articles as they are written.
+pub async fn run(app: Arc<App>) {
+    let app = &app;
     let mut published = app.live_store.published();
     let mut indexing = Indexing::default();
     let mut merging: Option<Merging> = None;

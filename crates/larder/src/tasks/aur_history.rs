@@ -95,7 +95,7 @@ async fn begin_anew(app: &App, error: &anyhow::Error) {
     let paths = AUR_HISTORY_FILES.map(|name| data_dir.join(name));
     let done = side_files::set_aside_database(paths).await;
     let text = format!("it is of no use ({error:#}): {done}");
-    app.side_files.note(AUR_HISTORY_WHAT, text);
+    app.health.side_files.note(AUR_HISTORY_WHAT, text);
 }
 
 async fn note(

@@ -13,15 +13,14 @@ use resources::turns::blocking;
 use source::schedule::Jitter;
 use state::maintenance::{self, ReadRecords, SweepPlan};
 use state::stored::WriteFailure;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
 /// The longest pause before the first sweep: a process that is restarted daily sweeps as well.
 const FIRST_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Runs until `shutdown`; returns at once if sweeping is switched off.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+/// Sweeps from time to time; returns at once if sweeping is switched off. Cut off anywhere, a sweep leaves nothing half done.
+pub async fn run(app: Arc<App>) {
     let interval = app.config.store.sweep;
     if interval.is_zero() {
         return;
@@ -29,13 +28,8 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let mut jitter = Jitter::from_system();
     let mut pause = pause(interval.min(FIRST_PAUSE_MAX), jitter.chance());
     loop {
-        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return;
-        }
-        // Cut off anywhere, a sweep leaves nothing half done.
-        if shutdown.run_until_cancelled(sweep(&app)).await.is_none() {
-            return;
-        }
+        tokio::time::sleep(pause).await;
+        sweep(&app).await;
         pause = self::pause(interval, jitter.chance());
     }
 }
@@ -48,7 +42,7 @@ fn pause(interval: Duration, chance: f64) -> Duration {
 /// Sweeps once.
 pub async fn sweep(app: &App) {
     sweep_leftovers(app).await;
-    if let Err(error) = app.clocks.check().await {
+    if let Err(error) = app.health.clocks.check().await {
         app.metrics.blob_sweep_failures.inc();
         let error = format!("{error:#}");
         tracing::warn!(%error, "unnamed blobs are not swept");

@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::app::App;
 
 const INTERVAL: Duration = Duration::from_secs(300);
@@ -15,22 +13,19 @@ const INTERVAL: Duration = Duration::from_secs(300);
 /// The pause while they differ, or the store cannot be asked.
 const RETRY: Duration = Duration::from_secs(20);
 
-/// Runs until `shutdown`.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let comparing = async {
-        loop {
-            let pause = match app.clocks.check().await {
-                Ok(()) => INTERVAL,
-                Err(error) => {
-                    tracing::debug!(
-                        error = format!("{error:#}"),
-                        "this machine's clock and the store's differ or cannot be compared"
-                    );
-                    RETRY
-                }
-            };
-            tokio::time::sleep(pause).await;
-        }
-    };
-    shutdown.run_until_cancelled(comparing).await;
+/// Compares the clocks now and then.
+pub async fn run(app: Arc<App>) {
+    loop {
+        let pause = match app.health.clocks.check().await {
+            Ok(()) => INTERVAL,
+            Err(error) => {
+                tracing::debug!(
+                    error = format!("{error:#}"),
+                    "this machine's clock and the store's differ or cannot be compared"
+                );
+                RETRY
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
 }

@@ -11,7 +11,7 @@ use store::records::DownloadsError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::app::downloads::{DAYS, Gone, today};
+use crate::app::downloads::{DAYS, Downloads, Gone, today};
 use crate::app::side_files;
 
 /// How long after a download all that were counted are written; also after a failure.
@@ -25,7 +25,7 @@ const PROJECTS_AT_ONCE: i64 = 1_000;
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let Some(kept) = app.downloads.kept() else { return };
+    let Some(kept) = app.python.downloads.kept() else { return };
     let loaded = app.live_store.wait_until_loaded();
     if shutdown.run_until_cancelled(loaded).await.is_none() {
         return;
@@ -34,7 +34,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
         let day = today();
         let working = async {
-            write(&app, kept).await?;
+            write(&app.python.downloads, kept).await?;
             // What was removed while no process looked, or is too old: at the start, and once on a day on which something is written.
             match looked_through_on == Some(day) {
                 true => Ok(()),
@@ -64,34 +64,34 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
         }
         let counted = async {
             if !has_failed {
-                app.downloads.wait().await;
+                app.python.downloads.wait().await;
             }
             tokio::time::sleep(PAUSE).await;
         };
         let due = async {
             tokio::select! {
                 () = counted => {}
-                () = app.downloads.wait_for_gone(), if !has_failed => {}
+                () = app.python.downloads.wait_for_gone(), if !has_failed => {}
             }
         };
         if shutdown.run_until_cancelled(due).await.is_none() {
-            _ = tokio::time::timeout(STOP_MAX, write(&app, kept)).await;
+            _ = tokio::time::timeout(STOP_MAX, write(&app.python.downloads, kept)).await;
             return kept.let_go().await;
         }
     }
 }
 
 /// Forgets what is gone, and adds what was counted.
-async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError> {
-    let gone = app.downloads.take_gone();
+async fn write(downloads: &Downloads, kept: &store::Downloads) -> Result<(), DownloadsError> {
+    let gone = downloads.take_gone();
     if let Err(error) = forget(kept, &gone).await {
-        app.downloads.forget(gone);
+        downloads.forget(gone);
         return Err(error);
     }
     if !gone.is_empty() {
-        app.downloads.read_anew();
+        downloads.read_anew();
     }
-    let counts = app.downloads.take();
+    let counts = downloads.take();
     if counts.is_empty() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ async fn write(app: &App, kept: &store::Downloads) -> Result<(), DownloadsError>
         // Adding them once more could count them twice.
         Ok(()) | Err(DownloadsError::OutcomeUnknown(_)) => {}
         Err(DownloadsError::Unavailable(_) | DownloadsError::Damaged(_)) => {
-            app.downloads.give_back(counts);
+            downloads.give_back(counts);
         }
     }
     added
@@ -142,6 +142,7 @@ async fn begin_anew(app: &App, kept: &store::Downloads, flaw: &str) {
     let Some(file) = kept.file() else { return };
     kept.let_go().await;
     let done = side_files::set_aside_database(files::of_sqlite(file)).await;
-    app.side_files
+    app.health
+        .side_files
         .note(DOWNLOADS_WHAT, format!("`{}` is of no use ({flaw}): {done}", file.display()));
 }

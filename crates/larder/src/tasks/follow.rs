@@ -16,7 +16,6 @@ use state::maintenance::{self, ReadRecords, SweepPlan};
 use store::blobs::FailureKind;
 use store::records::{PageSize, Place};
 use store::{BlobError, BlobStore, DatabaseLocation};
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::app::following::Following;
@@ -30,17 +29,14 @@ const FETCHED_AT_ONCE: usize = 4;
 /// How soon something large is tried again: a whole copy, or blobs that could not be fetched.
 const LONG: Pace = Pace { first: Duration::from_secs(5), max: Duration::from_secs(15 * 60) };
 
-/// Runs until `shutdown`; returns at once if this server follows nobody.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+/// Follows the primary; returns at once if this server follows nobody.
+pub async fn run(app: Arc<App>) {
     let Some(following) = &app.following else { return };
-    let both = async {
-        tokio::join!(
-            follow_records(&app, following),
-            follow_blobs(&app, &following.link),
-            drop_unnamed_blobs(&app, following),
-        );
-    };
-    shutdown.run_until_cancelled(both).await;
+    tokio::join!(
+        follow_records(&app, following),
+        follow_blobs(&app, &following.link),
+        drop_unnamed_blobs(&app, following),
+    );
 }
 
 /// Deletes the blobs that a copy of a part does not name: its token may have opened more before.

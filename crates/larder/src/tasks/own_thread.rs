@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use resources::turns::joined;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -25,11 +26,7 @@ pub(crate) async fn on_own_thread(
             Ok(runtime) => {
                 // A task of its own: the runtime wakes one for less than the future that it blocks on.
                 let task = runtime.spawn(stop.run_until_cancelled_owned(work));
-                if let Err(error) = runtime.block_on(task)
-                    && error.is_panic()
-                {
-                    std::panic::resume_unwind(error.into_panic());
-                }
+                runtime.block_on(joined(task));
             }
             Err(error) => tracing::error!(%error, name, "the runtime of a thread cannot be made"),
         }

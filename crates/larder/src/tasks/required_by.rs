@@ -14,7 +14,6 @@ use pypi::{ProjectName, RequiredNames, Snapshot, StageName};
 use record::Digest;
 use store::BlobError;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::published::required_by::RequiredBy;
@@ -50,13 +49,9 @@ struct Indexing {
     is_full: bool,
 }
 
-/// Runs until `shutdown`.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let working = work(&app);
-    _ = shutdown.run_until_cancelled(working).await;
-}
-
-async fn work(app: &Arc<App>) {
+/// Takes in the requirements of projects as they are uploaded.
+pub async fn run(app: Arc<App>) {
+    let app = &app;
     let mut published = app.live_store.published();
     let mut indexing = Indexing::default();
     // Commits do not put it off.

@@ -12,7 +12,6 @@ use operations::releases::RemoveOldVersions;
 use operations::{Refusal, Rule, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::{ChangeError, StageName};
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
@@ -22,21 +21,17 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_secs(600);
 /// How many removed versions a log line names.
 const NAMED_MAX: usize = 10;
 
-/// Runs until `shutdown`; returns at once if retention or the Python index is switched off.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
+/// Applies the rules from time to time; returns at once if retention or the Python index is switched off. Cut off anywhere, each
+/// stage is either unchanged or as its rule wants it.
+pub async fn run(app: Arc<App>) {
     let interval = app.config.python.retention_interval;
     if interval.is_zero() || !app.config.python.enabled {
         return;
     }
     let mut pause = interval.min(FIRST_PAUSE_MAX);
     loop {
-        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
-            return;
-        }
-        // This may be cancelled anywhere: each stage is then either unchanged or as its rule wants it.
-        if shutdown.run_until_cancelled(apply(&app)).await.is_none() {
-            return;
-        }
+        tokio::time::sleep(pause).await;
+        apply(&app).await;
         pause = interval;
     }
 }
@@ -51,7 +46,7 @@ pub async fn apply(app: &App) {
     let stages: Vec<_> = stages.filter(|(_, rule)| is_ruled(rule)).collect();
     drop(stored);
     let needs_clock = stages.iter().any(|(_, rule)| rule.days.is_some());
-    let checked = if needs_clock { app.clocks.check().await } else { Ok(()) };
+    let checked = if needs_clock { app.health.clocks.check().await } else { Ok(()) };
     let is_clock_wrong = checked.is_err();
     if let Err(error) = checked {
         let error = format!("{error:#}");

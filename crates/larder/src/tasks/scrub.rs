@@ -12,7 +12,6 @@ use record::Digest;
 use source::schedule::Jitter;
 use state::named_blobs;
 use store::blobs::Verdict;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
@@ -31,10 +30,9 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// Blobs that are compared at a time.
 const AGAIN_MAX: usize = 64;
 
-/// Runs until `shutdown`.
-pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let both = async { tokio::join!(look_again(&app), scrub_all(&app)) };
-    shutdown.run_until_cancelled(both).await;
+/// Looks for damage.
+pub async fn run(app: Arc<App>) {
+    tokio::join!(look_again(&app), scrub_all(&app));
 }
 
 /// Looks again at blobs that were found missing or damaged, from time to time.

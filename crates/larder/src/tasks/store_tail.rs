@@ -62,7 +62,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                     app.python.mirrors.follow(&follower.state().stored.index);
                     live_store.publish(follower.state().stored.clone());
                     app.python.mirrors.follow(&follower.state().stored.index);
-                    app.downloads.forget(follower.state_mut().take_gone());
+                    app.python.downloads.forget(follower.state_mut().take_gone());
                     follower.state_mut().tell(&app.changes);
                 }
                 live_store.looked(started_at);
@@ -102,7 +102,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
                         error
                 {
                     let database = app.config.database();
-                    return app.fail(format!(
+                    return app.health.fail(format!(
                         "the records in {database} cannot be loaded: {error}. `larder verify` looks for what is \
                          damaged; a backup can be restored"
                     ));

@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until `shutdown`.
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
-    let say = |ended: Vec<_>| ended.iter().for_each(|it| app.security.throttling_ended(it));
+    let say = |ended: Vec<_>| ended.iter().for_each(|it| app.logins.security.throttling_ended(it));
     let passwords = &app.limits.passwords;
     let watching = async {
         loop {

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 500;
 pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     loop {
         let used = async {
-            app.token_uses.wait().await;
+            app.logins.token_uses.wait().await;
             tokio::time::sleep(PAUSE).await;
         };
         let is_over = shutdown.run_until_cancelled(used).await.is_none();
@@ -39,7 +39,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
 }
 
 async fn note(app: &App) {
-    let mut uses = app.token_uses.take();
+    let mut uses = app.logins.token_uses.take();
     let Some(stored) = app.live_store.snapshot_full() else { return };
     uses.retain(|(id, at)| account::change::is_use_late(&stored.accounts, *id, *at));
     drop(stored);

@@ -18,7 +18,6 @@ use jiff::Timestamp;
 use record::{Digest, Serial};
 use serde_json::json;
 use state::stored::Stored;
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::published::changes::purges::Cache;
@@ -69,12 +68,9 @@ struct Again {
     next: Serial,
 }
 
-/// Delivers to one webhook until `shutdown`.
-pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>, shutdown: CancellationToken) {
-    let _ = shutdown.run_until_cancelled(follow(&app, &webhook)).await;
-}
-
-async fn follow(app: &App, webhook: &Webhook) {
+/// Delivers to one webhook.
+pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>) {
+    let (app, webhook) = (&*app, &*webhook);
     let feed = app.changes.feed(webhook.surface);
     feed.loaded().await;
     // Rights are judged by it.
@@ -91,7 +87,7 @@ async fn follow(app: &App, webhook: &Webhook) {
     let mut again: VecDeque<Again> = VecDeque::new();
     loop {
         if let Some((cache, keys, next)) = due(&again) {
-            if let Err(failure) = app.webhooks.purge(webhook, cache, &keys).await {
+            if let Err(failure) = app.changes.webhooks.purge(webhook, cache, &keys).await {
                 fail(app, webhook, failure).await;
                 continue;
             }
@@ -367,8 +363,8 @@ async fn deliver(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Resul
 
 async fn attempt(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
     match sent {
-        Sent::Body(body) => app.webhooks.post(webhook, name, body.clone()).await,
-        Sent::Keys(cache, keys) => app.webhooks.purge(webhook, *cache, keys).await,
+        Sent::Body(body) => app.changes.webhooks.post(webhook, name, body.clone()).await,
+        Sent::Keys(cache, keys) => app.changes.webhooks.purge(webhook, *cache, keys).await,
     }
 }
 

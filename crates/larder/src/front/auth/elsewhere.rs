@@ -14,7 +14,7 @@ use passwords::NotAsked;
 use state::security;
 use state::stored::Stored;
 
-use super::{check_refused, stored};
+use super::check_refused;
 use crate::app::App;
 use crate::app::directory::Directory;
 use crate::front::error::HttpError;
@@ -33,7 +33,7 @@ pub(super) fn asks_directory<'request>(
     stored: &Stored,
     credentials: &'request Credentials,
 ) -> Option<Asked<'request>> {
-    let directory = app.directory.as_ref()?;
+    let directory = app.logins.directory.as_ref()?;
     let Credentials::Password { user, password } = credentials else { return None };
     let found = stored.accounts.user(user);
     let rules = app.rules.elsewhere(Elsewhere::Directory)?;
@@ -44,7 +44,8 @@ pub(super) fn asks_directory<'request>(
 
 /// Whether this user types a password on our forms: one that is kept here, or that of the directory.
 pub(crate) fn has_password(app: &App, stored: &Stored, user: &User) -> bool {
-    let rules = app.directory.as_ref().and_then(|_| app.rules.elsewhere(Elsewhere::Directory));
+    let rules =
+        app.logins.directory.as_ref().and_then(|_| app.rules.elsewhere(Elsewhere::Directory));
     user.password_hash.is_some()
         || rules.is_some_and(|rules| rules.admit(&stored.accounts, &user.name))
 }
@@ -73,7 +74,7 @@ async fn ask(app: &App, asked: Asked<'_>) -> Identification {
         Err(NotAsked::Failed(failure)) => return Err(unavailable(&failure)),
     };
     if accepted.is_noted() {
-        let stored = stored(app)?;
+        let stored = app.stored()?;
         // Who was deleted here meanwhile is made again.
         if stored.accounts.user(user).is_some() {
             return Ok(identify_elsewhere(&stored.accounts, user));
@@ -100,9 +101,9 @@ pub(super) async fn note(
     let sender = Sender::Client { proved, address, path: String::new() };
     match carry_out(&mut app.keeper(), &sender, wish).await {
         Ok(_) => {
-            let outcome = identify_elsewhere(&stored(app)?.accounts, user);
+            let outcome = identify_elsewhere(&app.stored()?.accounts, user);
             if outcome.is_ok() {
-                app.security.identified_elsewhere(user.as_str(), by);
+                app.logins.security.identified_elsewhere(user.as_str(), by);
             }
             Ok(outcome)
         }

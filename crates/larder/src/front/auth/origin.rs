@@ -40,7 +40,7 @@ pub(crate) fn refuse_foreign_pages(
         let text = |name: HeaderName| head.get(name).and_then(|value| value.to_str().ok());
         // HTTP/2 has the host in the URL.
         let authority = request.uri.authority().map(Authority::as_str);
-        let outside = outside_url(app, head, &request.extensions);
+        let outside = outside_url(app, request);
         let own = [text(HOST).or(authority), outside, app.config.public_url.as_deref()];
         if let Some(foreign) = foreign_origin(head, &own) {
             let own = own.into_iter().flatten().collect::<Vec<_>>().join("` or `");

@@ -21,7 +21,7 @@ use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
 use sha2::{Digest as _, Sha256};
 
 use super::elsewhere::{Identification, note};
-use super::{X_DEVPI_AUTH, session, stored};
+use super::{X_DEVPI_AUTH, session};
 use crate::app::App;
 
 /// How many servers have passed a request on, from a follower to its primary. Each sets it itself.
@@ -40,7 +40,7 @@ pub(super) struct Said {
 /// Takes the headers of `[proxy_login]` out of a request. If a trusted proxy sent them, and the request has no credentials of its
 /// own, they become its `Authorization`.
 pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
-    let Some(login) = &app.proxy_login else { return };
+    let Some(login) = &app.logins.proxy_login else { return };
     let names = taken(&mut head.headers, &login.header);
     let groups = login.groups_header.as_ref().map(|header| taken(&mut head.headers, header));
     // A follower that passes a request on is a proxy that has identified nobody, whatever its client has written.
@@ -128,7 +128,7 @@ pub(super) fn is_said(value: &HeaderValue) -> bool {
 
 /// What [`take`] put into an `Authorization`; the inner error says why it is nothing. `None` if somebody else made it.
 pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String>> {
-    let login = app.proxy_login.as_ref()?;
+    let login = app.logins.proxy_login.as_ref()?;
     let (secret, said) =
         std::str::from_utf8(&value.as_bytes()[SCHEME.len()..]).ok()?.split_once(' ')?;
     // Digests are compared, so that the time tells nothing about the secret.
@@ -164,7 +164,7 @@ async fn look_up(app: &App, said: Said) -> Identification {
     let Some(rules) = app.rules.elsewhere(Elsewhere::Proxy) else { return refused() };
     let given =
         groups.as_ref().map(|groups| rules.groups.groups(groups.iter().map(String::as_str)));
-    let stored = stored(app)?;
+    let stored = app.stored()?;
     let found = stored.accounts.user(name).map(|user| &**user);
     let is_as_said = rules.admit(&stored.accounts, name)
         && found.is_some_and(|user| {

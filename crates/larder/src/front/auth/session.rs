@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use record::Serial;
 use state::security;
 
-use super::{X_DEVPI_AUTH, identified, stored};
+use super::{X_DEVPI_AUTH, identified};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::outside::root_url;
@@ -76,7 +76,7 @@ impl Cookie {
 
 /// Whether the browser reaches this server by TLS, as far as this server or a trusted proxy knows.
 fn is_secure(app: &App, head: &Parts) -> bool {
-    root_url(app, &head.uri, &head.headers, &head.extensions).starts_with("https://")
+    root_url(app, head).starts_with("https://")
 }
 
 /// The value of the first cookie of that name.
@@ -105,7 +105,7 @@ fn split<'head>(app: &App, head: &'head Parts) -> Option<(SessionText, &'head st
 
 /// The cookie of a session that has seen this commit.
 pub(crate) fn cookie(app: &App, head: &Parts, session: &SessionText, seen: Serial) -> HeaderValue {
-    let stored = stored(app).ok();
+    let stored = app.stored().ok();
     let secret = stored.as_ref().and_then(|stored| stored.accounts.login_secret());
     let mac = secret.map(|secret| secret.sign_seen(session, seen)).unwrap_or_default();
     let value = format!("{}.{}.{mac}", session.reveal(), seen.0);
@@ -117,7 +117,7 @@ pub(crate) fn cookie(app: &App, head: &Parts, session: &SessionText, seen: Seria
 fn seen(app: &App, session: &SessionText, text: &str) -> Option<Serial> {
     let (seen, mac) = text.split_once('.')?;
     let seen = Serial(seen.parse().ok()?);
-    let stored = stored(app).ok()?;
+    let stored = app.stored().ok()?;
     let secret = stored.accounts.login_secret()?;
     secret.has_signed_seen(session, seen, mac).then_some(seen)
 }
@@ -140,7 +140,7 @@ async fn catch_up(
     if app.live_store.wait_for(seen, app.config.store.wait_for_serial).await {
         return None;
     }
-    let stored = stored(app).ok()?;
+    let stored = app.stored().ok()?;
     Some(match identify_session(&stored.accounts, session, Timestamp::now()) {
         Ok(_) => cookie(app, head, session, stored.serial),
         Err(_) => Cookie::Session.set(app, head, "", 0),
@@ -286,7 +286,7 @@ pub(crate) async fn principal_of(app: &App, head: &Parts) -> Result<Principal, H
 /// # Errors
 /// 503 until the store is loaded.
 pub(crate) fn known(app: &App, session: &SessionText) -> Result<Option<Principal>, HttpError> {
-    let principal = identify_session(&stored(app)?.accounts, session, Timestamp::now()).ok();
+    let principal = identify_session(&app.stored()?.accounts, session, Timestamp::now()).ok();
     if let Some(principal) = &principal {
         security::identified(principal);
     }

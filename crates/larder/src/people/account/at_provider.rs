@@ -46,8 +46,7 @@ struct LinkPage<'a> {
 
 fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpError> {
     let name = route.raw("{provider}");
-    let provider = app.providers.iter().find(|provider| provider.settings().name == name);
-    provider.ok_or_else(|| {
+    app.logins.provider(name).ok_or_else(|| {
         let shown: String = name.chars().take(80).collect();
         HttpError::not_found(format!("there is no identity provider `{shown}`"))
     })
@@ -55,7 +54,7 @@ fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpErro
 
 /// Where a provider sends browsers back to.
 fn redirect_uri(app: &App, head: &Parts, provider: &Provider) -> String {
-    let root = root_url(app, &head.uri, &head.headers, &head.extensions);
+    let root = root_url(app, head);
     format!("{root}/+account/oidc/{}/callback", provider.settings().name)
 }
 
@@ -75,7 +74,7 @@ async fn begun(
         expires_at: now + SignedDuration::from_secs(PENDING_LOG_IN_SECONDS),
         random: auth::random()?,
     };
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let secret = stored.accounts.login_secret().ok_or_else(no_secret)?;
     let [state, nonce, verifier] =
         [Shown::State, Shown::Nonce, Shown::Verifier].map(|what| secret.shown(&pending, what));
@@ -126,7 +125,7 @@ pub(crate) async fn return_from_provider(
     }
     let cookie = Cookie::Pending.shown(app, head);
     let pending = cookie.and_then(|cookie| {
-        let stored = auth::stored(app).ok()?;
+        let stored = app.stored().ok()?;
         stored.accounts.login_secret()?.unseal(cookie, Timestamp::now())
     });
     let next = pending.as_ref().map_or(log_in::HOME, |pending| &pending.next).to_owned();
@@ -170,7 +169,7 @@ async fn verify(
     let [(code, code_twice), (state, state_twice), (issuer, issuer_twice), (error, _), (about, _)] =
         ["code", "state", "iss", "error", "error_description"].map(one);
     let is_twice = code_twice || state_twice || issuer_twice;
-    let secret = auth::stored(app)?.accounts.login_secret().cloned().ok_or_else(no_secret)?;
+    let secret = app.stored()?.accounts.login_secret().cloned().ok_or_else(no_secret)?;
     let pending = pending.filter(|pending| {
         !is_twice
             && pending.provider == provider.settings().name
@@ -207,7 +206,7 @@ async fn open(
     verified: &VerifiedLogIn,
     next: &str,
 ) -> Result<Response, Failure> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let linked = stored.accounts.linked(&verified.identity().digest());
     let user = linked.and_then(|linked| stored.accounts.user(&linked.user));
     let principal = user.map(|user| Principal::on_the_machine(user.clone())).unwrap_or_default();
@@ -221,7 +220,7 @@ async fn open(
     let done = carry_out(&mut app.keeper(), &sender, &opening).await.map_err(Failure::by_rule)?;
     let session = &done.outcome.session;
     let provider = verified.provider();
-    app.security.logged_in_at(provider, session.user().as_str(), done.outcome.is_new);
+    app.logins.security.logged_in_at(provider, session.user().as_str(), done.outcome.is_new);
     app.metrics.provider_login(provider, "opened");
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, session, done.seen);
@@ -311,7 +310,7 @@ async fn failed(
     let result = if status.is_server_error() { "unavailable" } else { "refused" };
     app.metrics.provider_login(name, result);
     if let Some(detail) = logged {
-        app.security.provider_refused(name, identity, &detail);
+        app.logins.security.provider_refused(name, identity, &detail);
     }
     log_in::page(app, head, (next, ""), &text, status).await
 }

@@ -82,7 +82,7 @@ async fn page(
         name: identity.user.name.as_str(),
         code,
         expires,
-        has_password: auth::has_password(app, &*auth::stored(app)?, &identity.user),
+        has_password: auth::has_password(app, &*app.stored()?, &identity.user),
         problem,
         is_done,
     };
@@ -127,7 +127,7 @@ async fn approved(
     expires: &str,
 ) -> Result<(), HttpError> {
     let now = Timestamp::now();
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let secret = stored.accounts.login_secret().and_then(|secret| {
         let log_in = secret.log_in_of_user(code, now)?;
         Some(secret.device_token(&log_in))

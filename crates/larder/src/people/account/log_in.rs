@@ -85,13 +85,9 @@ pub(super) fn next(head: &Parts) -> String {
 async fn left(app: &App, head: &Parts) -> Option<Left> {
     let mut pairs = form_urlencoded::parse(head.uri.query()?.as_bytes());
     let name = pairs.find_map(|(name, value)| (name == "left").then_some(value))?;
-    let provider = named(app, &name)?;
+    let provider = app.logins.provider(&name)?;
     let url = provider.log_out_url().await?.into();
     Some(Left { title: provider.settings().title.clone(), url })
-}
-
-fn named<'app>(app: &'app App, name: &str) -> Option<&'app Provider> {
-    app.providers.iter().find(|provider| provider.settings().name == name)
 }
 
 /// The form for logging in.
@@ -103,7 +99,8 @@ pub(super) async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (token, cookie) = forms::nobodys_token(app, head)?;
-    let providers = app.providers.iter().map(|provider| Button::of(provider, next)).collect();
+    let providers =
+        app.logins.providers.iter().map(|provider| Button::of(provider, next)).collect();
     let (site, left) = (Site::of(app, head), left(app, head).await);
     let page = LogInPage { site, token, next, name, problem, providers, left };
     let mut response = page::send_once(&page, head, status).await;
@@ -143,7 +140,7 @@ async fn opened(
 ) -> Result<Response, HttpError> {
     let replaced = session::shown(app, head);
     let (session, serial) = open(app, head, principal, replaced).await?;
-    app.security.logged_in(session.user().as_str());
+    app.logins.security.logged_in(session.user().as_str());
     let mut response = forms::see_other(app, head, next);
     forms::keep_session(app, head, &mut response, &session, serial);
     response.headers_mut().append(SET_COOKIE, Cookie::Form.set(app, head, "", 0));
@@ -187,7 +184,7 @@ pub(crate) async fn log_out(app: &App, head: &Parts, body: Body) -> Result<Respo
         carry_out(&mut app.keeper(), &auth::sender(principal, head), &closing).await?;
     }
     let provider = Cookie::Provider.shown(app, head);
-    let left = provider.and_then(|name| named(app, name));
+    let left = provider.and_then(|name| app.logins.provider(name));
     let left = left.map_or_else(String::new, |it| format!("?left={}", it.settings().name));
     let mut response = forms::see_other(app, head, &format!("/+account/login{left}"));
     response.headers_mut().append(SET_COOKIE, Cookie::Session.set(app, head, "", 0));

@@ -186,7 +186,7 @@ async fn page(
     said: TokenForm,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let nobody = || HttpError::from(forms::Undue::LoggedOut);
     let user = &principal.identity().ok_or_else(nobody)?.user;
     let (now, digest) = (Timestamp::now(), session.secret_digest());
@@ -199,7 +199,7 @@ async fn page(
         created_at: Time(token.created_at),
         expires_at: token.expires_at.map(Time),
         ending: ending(token, now),
-        used_at: app.token_uses.last(&stored.accounts, token.id).map(Time),
+        used_at: app.logins.token_uses.last(&stored.accounts, token.id).map(Time),
     });
     let sessions = stored.accounts.sessions_of(&user.name).into_iter().flat_map(|it| &it.sessions);
     let sessions = sessions.filter(|it| it.holds(user, now)).map(|it| SessionLine {
@@ -216,6 +216,7 @@ async fn page(
     let linked: Vec<LinkedLine> = linked
         .map(|it| LinkedLine {
             provider: app
+                .logins
                 .providers
                 .iter()
                 .find(|provider| provider.settings().issuer == it.issuer)
@@ -241,7 +242,7 @@ async fn page(
         token_days: app.rules.token_days,
         has_password: auth::has_password(app, &stored, user),
         linked,
-        providers: app.providers.iter().map(ProviderLine::of).collect(),
+        providers: app.logins.providers.iter().map(ProviderLine::of).collect(),
         said,
     };
     Ok(page::send_once(&page, head, status).await)

@@ -14,8 +14,8 @@ use futures_util::stream;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use operations::Done;
 use operations::attachments::{Changed, FileOfArticle};
+use operations::{Done, Refusal, Rule};
 use state::stored::Stored;
 use store::SpooledBlob;
 
@@ -27,7 +27,7 @@ use crate::front::multipart::{FormReader, HEAD_BYTES_MAX, file_name};
 use crate::front::page::{self, Site};
 use crate::front::{auth, body};
 use crate::people::forms::{self, TOKEN_FIELD, Undue};
-use crate::protocols::articles::attachment_changes::{self, Failed};
+use crate::protocols::articles::attachment_changes::{self, told};
 use crate::protocols::articles::attachments::{FileList, listed};
 use crate::protocols::articles::reader::{Reading, admitted, keep_private};
 use crate::routes::Route;
@@ -52,7 +52,6 @@ struct AttachmentsPage<'a> {
     size: String,
     changes: Vec<Past>,
     problem: String,
-    is_logged_out: bool,
     file_max: String,
 }
 
@@ -109,8 +108,8 @@ pub(crate) async fn list_attachments(
 ) -> Result<Response, HttpError> {
     let article = route.article()?;
     let object = Object::Article(article.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     let response = reading.answered(match listed(&reading, &article) {
         Ok(FileList::Files(_)) => show_attachments(&reading, &article).await,
         Ok(FileList::Moved(response)) => Ok(response),
@@ -125,11 +124,11 @@ async fn show_attachments(shown: &Reading<'_>, name: &ArticleName) -> Result<Res
     let sender = forms::logged_in(app, head).await.ok();
     let sender = sender.filter(|(_, principal)| may_change(app, principal, name));
     let Some((session, _)) = sender else {
-        let page = page(shown, name, String::new(), String::new(), false);
+        let page = page(shown, name, String::new(), String::new());
         return Ok(shown.send(&page).await);
     };
     let form = forms::token(app, &session)?;
-    let page = page(shown, name, form, String::new(), false);
+    let page = page(shown, name, form, String::new());
     Ok(page::send_once(&page, head, StatusCode::OK).await)
 }
 
@@ -143,7 +142,6 @@ fn page<'a>(
     name: &'a ArticleName,
     form: String,
     problem: String,
-    is_logged_out: bool,
 ) -> AttachmentsPage<'a> {
     let attachments = shown.stored.articles.attachments(name);
     let changes = attachments.map(|all| all.changes()).unwrap_or_default();
@@ -163,7 +161,6 @@ fn page<'a>(
         size: display::size(attachments.map_or(0, |all| all.size_bytes())),
         changes: changes.iter().rev().take(CHANGES_MAX).map(past).collect(),
         problem,
-        is_logged_out,
         file_max: display::size(shown.app.config.article.attachment_bytes_max),
     }
 }
@@ -178,16 +175,24 @@ struct Arrived {
     file: Option<(SpooledBlob, u64)>,
 }
 
-/// Why a form is not carried out.
-enum Refused {
-    Undue(Undue),
-    Failed(Failed),
+/// A form that does not count.
+fn undue(undue: Undue) -> HttpError {
+    let problem = undue.problem("load this page again", "Send it");
+    HttpError::refused(HttpError::from(undue).status(), problem)
 }
 
-impl<E: Into<Failed>> From<E> for Refused {
-    fn from(error: E) -> Refused {
-        Refused::Failed(error.into())
-    }
+/// A refused change, as the page says it.
+fn refused(refusal: Refusal) -> HttpError {
+    let problem = match &refusal {
+        Refusal::Rule(Rule::Attachment(AttachmentError::ConditionMissing { name, .. })) => format!(
+            "There is a file `{name}` already. Replace it in the list, or give yours another name."
+        ),
+        Refusal::Rule(Rule::Attachment(AttachmentError::Precondition { name, .. })) => format!(
+            "Somebody added, replaced or removed `{name}` since you loaded this page. Look at it, and send it again."
+        ),
+        _ => return told(refusal, true),
+    };
+    HttpError::refused(told(refusal, true).status(), problem)
 }
 
 /// `POST /+attachments/{article}/`: adds, replaces or removes a file.
@@ -199,47 +204,24 @@ pub(crate) async fn change_attachments(
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
     let sender = forms::sender(app, head)?;
-    let outcome = match &sender {
-        Some((session, principal)) => carry_out(app, head, name, (session, principal), body).await,
-        None => Err(Refused::Undue(Undue::LoggedOut)),
-    };
-    let (problem, status, is_logged_out) = match outcome {
+    let (session, principal) = sender.ok_or_else(|| undue(Undue::LoggedOut))?;
+    let error = match carry_out(app, head, name, (&session, &principal), body).await {
         Ok(done) => {
             let mut response = forms::see_other(app, head, &attachment_changes::path(name, ""));
-            if let Some((session, _)) = &sender {
-                forms::keep_session(app, head, &mut response, session, done.seen);
-            }
+            forms::keep_session(app, head, &mut response, &session, done.seen);
             return Ok(response);
         }
-        Err(Refused::Undue(undue)) => {
-            let problem = undue.problem("load this page again", "Send it");
-            (problem, HttpError::from(undue).status(), undue == Undue::LoggedOut)
-        }
-        Err(Refused::Failed(failed)) => {
-            let problem = match &failed {
-                Failed::Refused(AttachmentError::ConditionMissing { name, .. }) => format!(
-                    "There is a file `{name}` already. Replace it in the list, or give yours another name."
-                ),
-                Failed::Refused(AttachmentError::Precondition { name, .. }) => format!(
-                    "Somebody added, replaced or removed `{name}` since you loaded this page. Look at it, and send it again."
-                ),
-                _ => String::new(),
-            };
-            let error = HttpError::from(failed);
-            let problem = if problem.is_empty() { error.detail().to_owned() } else { problem };
-            (problem, error.status(), false)
-        }
+        Err(error) => error,
     };
-    let stored = auth::stored(app)?;
-    let principal = sender.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
+    let (status, problem) = (error.status(), error.detail().to_owned());
+    let stored = app.stored()?;
     // Others must not learn whether the article exists.
     let is_there = stored.articles.latest(name).is_some_and(|latest| !latest.is_deleted());
-    let Some((session, _)) = sender.filter(|_| is_there && may_change(app, &principal, name))
-    else {
+    if !is_there || !may_change(app, &principal, name) {
         return Err(HttpError::refused(status, problem));
-    };
+    }
     let shown = Reading { app, stored: &stored, head, principal: &principal };
-    let page = page(&shown, name, forms::token(app, &session)?, problem, is_logged_out);
+    let page = page(&shown, name, forms::token(app, &session)?, problem);
     Ok(page::send_once(&page, head, status).await)
 }
 
@@ -253,11 +235,11 @@ async fn carry_out(
     article: &ArticleName,
     (session, principal): (&SessionText, &Principal),
     body: Body,
-) -> Result<Done<Changed>, Refused> {
+) -> Result<Done<Changed>, HttpError> {
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
         let detail = "the body is not the form of this page: `multipart/form-data` was expected";
-        return Err(HttpError::unsupported(detail).into());
+        return Err(HttpError::unsupported(detail));
     };
     let (limits, sender) = (app.rules.attachment_limits, auth::sender(principal.clone(), head));
     let announced = body::announced(&head.headers);
@@ -266,20 +248,19 @@ async fn carry_out(
         return Err(AttachmentError::too_large(size, &limits).into());
     }
     let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
-    let mut held =
-        app.limits.bodies.begin(body::holder(app, head, principal)).map_err(HttpError::from)?;
-    held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX).map_err(HttpError::from)?;
+    let mut held = app.limits.bodies.begin(body::holder(app, head, principal))?;
+    held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX)?;
     let mut form = FormReader::new(body.into_data_stream(), boundary);
     let (mut arrived, mut is_due, mut fields, mut field_bytes) = (Arrived::default(), false, 0, 0);
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
         fields += 1;
         if fields > FIELDS_MAX {
-            return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")).into());
+            return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")));
         }
         let called = field.name().unwrap_or_default().to_owned();
         if let Some(filename) = file_name(&field) {
             if !is_due {
-                return Err(Refused::Undue(Undue::Token));
+                return Err(undue(Undue::Token));
             }
             if called != "file" || arrived.file.is_some() || filename.is_empty() {
                 continue;
@@ -289,7 +270,8 @@ async fn carry_out(
             }
             let file = arrived.file_of(article)?;
             admit_editor(app, principal, article)?;
-            attachment_changes::admit(app, &sender, &file, None).await?;
+            auth::admit_to_disk(app, principal).await?;
+            attachment_changes::announce(app, &sender, &file, None).await.map_err(refused)?;
             let holder = body::holder(app, head, principal);
             let pieces = stream::try_unfold(&mut field, |field| async move {
                 let piece = field.chunk().await.map_err(broken)?;
@@ -304,7 +286,7 @@ async fn carry_out(
             if field_bytes > FIELD_BYTES_MAX {
                 let detail =
                     format!("the fields of the form have more than {FIELD_BYTES_MAX} bytes");
-                return Err(bad(detail).into());
+                return Err(bad(detail));
             }
             text.extend_from_slice(&piece);
         }
@@ -319,15 +301,16 @@ async fn carry_out(
         }
     }
     if !is_due {
-        return Err(Refused::Undue(Undue::Token));
+        return Err(undue(Undue::Token));
     }
     if arrived.act == "remove" {
-        return Ok(attachment_changes::remove(app, &sender, arrived.file_of(article)?).await?);
+        let file = arrived.file_of(article)?;
+        return attachment_changes::remove(app, &sender, file).await.map_err(refused);
     }
     let Some(file) = arrived.file.take() else {
-        return Err(bad("Choose a file first.").into());
+        return Err(bad("Choose a file first."));
     };
-    Ok(attachment_changes::store(app, &sender, arrived.file_of(article)?, file).await?)
+    attachment_changes::store(app, &sender, arrived.file_of(article)?, file).await.map_err(refused)
 }
 
 /// The attachment's name for a file name that a browser sent. In file names, browsers encode only quotes and ends of lines.

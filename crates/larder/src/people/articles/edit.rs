@@ -209,7 +209,7 @@ pub(crate) async fn edit(
 impl Editing<'_> {
     /// The form with the latest text.
     async fn latest(&self) -> Result<Draft, HttpError> {
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         let article = stored.articles.article(self.name);
         let base = article.map_or(Revision::NONE, |article| article.highest());
         let latest = article.and_then(|article| article.latest());
@@ -245,7 +245,7 @@ impl Editing<'_> {
         principal: &Principal,
         draft: &Draft,
     ) -> Result<Arc<Rendered>, HttpError> {
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         let shown = Reading { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();
         let resolve = |link: &str| link::resolve(&shown, self.name, site.prefix(), link);
@@ -284,7 +284,7 @@ impl Editing<'_> {
             Err(FailedWrite::Failed(error)) => return self.problem(sender, &draft, &error).await,
             Err(FailedWrite::Refused(refused)) => refused,
         };
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         if self.is_saved(&stored.articles, principal, draft.base, None) {
             return self.done(session, "/history", stored.serial);
         }
@@ -317,7 +317,7 @@ impl Editing<'_> {
 
     async fn save(&self, sender: Sender<'_>, draft: Draft) -> Result<Response, HttpError> {
         let (session, principal) = sender;
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         let content_type = Some(self.media_type(&stored.articles, &draft));
         // A text whose lines ended as on Windows keeps these line ends.
         let base = stored.articles.revision(self.name, draft.base).cloned();
@@ -329,7 +329,7 @@ impl Editing<'_> {
         };
         // A form that changes nothing makes no version. In a form, all line ends are the same.
         if let (Some(base), Some(base_text)) = (&base, &base_text) {
-            let stored = auth::stored(self.app)?;
+            let stored = self.app.stored()?;
             let article = stored.articles.article(self.name);
             let is_latest = article.is_some_and(|article| article.highest() == base.revision);
             let same_type =
@@ -361,7 +361,7 @@ impl Editing<'_> {
             let error = HttpError::refused(refused.status(), refused.detail());
             return self.problem(sender, &draft, &error).await;
         };
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         if self.is_saved(&stored.articles, principal, draft.base, Some(&text)) {
             return self.done(session, "", stored.serial);
         }
@@ -441,7 +441,7 @@ impl Editing<'_> {
         outcome: Outcome,
         status: StatusCode,
     ) -> Result<Response, HttpError> {
-        let stored = auth::stored(self.app)?;
+        let stored = self.app.stored()?;
         // Only senders who may read and write the article are told about it.
         let is_admitted = sender
             .is_some_and(|(_, principal)| admit_editor(self.app, principal, self.name).is_ok());

@@ -77,7 +77,7 @@ pub(crate) async fn show_rename(
     let name = &route.article()?;
     let (session, principal) = forms::logged_in(app, head).await?;
     admit_editor(app, &principal, name)?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let article = stored.articles.article(name).filter(|article| !article.is_deleted());
     let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
     let draft = Draft { base: article.highest(), to: name.to_string(), comment: String::new() };

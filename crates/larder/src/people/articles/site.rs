@@ -170,10 +170,10 @@ impl Plan {
         let asset = |path: &str| format!("{assets}{}", last_part(path));
         plan.site = Arc::new(SiteFiles {
             by_path,
-            style: asset(&shown.app.brand.style.path),
+            style: asset(&shown.app.pages.brand.style.path),
             script: asset(&SCRIPT.path),
             icon: asset("icon.svg"),
-            logo: shown.app.brand.logo.as_ref().map(|logo| asset(&logo.path)),
+            logo: shown.app.pages.brand.logo.as_ref().map(|logo| asset(&logo.path)),
         });
         plan
     }
@@ -230,7 +230,7 @@ impl Plan {
             }
         }
         let SiteFiles { style, script, icon, logo, .. } = &*self.site;
-        let brand = &shown.app.brand;
+        let brand = &shown.app.pages.brand;
         let assets = [(style, &brand.style.reply), (script, &SCRIPT.reply), (icon, &*ICON)];
         let logo = logo.iter().zip(brand.logo.iter().map(|logo| &logo.reply));
         for (path, asset) in assets.into_iter().chain(logo) {

@@ -38,7 +38,7 @@ pub(crate) async fn show_groups(app: &App, head: &Parts) -> Result<Response, Htt
         value.unwrap_or_default().trim().chars().take(200).collect::<String>()
     };
     let (query, after) = (value("q"), value("after"));
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for user in stored.accounts.users() {
         for group in user.groups.iter().filter(|group| group.as_str().contains(&query)) {

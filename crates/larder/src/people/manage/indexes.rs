@@ -150,7 +150,7 @@ fn settings(
     principal: &Principal,
     name: &StageName,
 ) -> Result<(StageConfig, Map<String, Value>), HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let missing = || HttpError::unknown_stage(name.as_str());
     let stage = stored.index.stage(name.as_str()).ok_or_else(missing)?;
     if !may_keep(&app.rules, principal, name) {
@@ -208,7 +208,7 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (config, settings) = settings(app, principal, &name)?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let may_read = stored
         .index
         .stage(name.as_str())
@@ -289,11 +289,11 @@ pub(crate) async fn change_index(
             let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
             let refreshing = async {
                 let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
-                let stored = auth::stored(app)?;
+                let stored = app.stored()?;
                 let order = ResolutionOrder::of(&stored.index, stage.as_str());
                 let order = order.ok_or_else(|| HttpError::unknown_stage(stage.as_str()))?;
                 check_reader(principal, &order, Portion::Project(project.as_str()))?;
-                python::refresh(app, &order, &project).await
+                python::refresh(&app.python.mirrors, &order, &project).await
             };
             (Answer::of(refreshing.await).0, "Upstream was asked again.")
         }

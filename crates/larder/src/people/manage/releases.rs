@@ -164,7 +164,7 @@ pub(crate) async fn list_releases(
     check_on(app, head)?;
     let named = ReleasePath::of(route)?;
     let (session, principal) = forms::logged_in(app, head).await?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let stage = named.stage(&stored, &principal)?;
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
@@ -220,7 +220,7 @@ async fn page(
     said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let stage = named.stage(&stored, principal)?;
     let Seen { project, versions, may_remove } = named.project(stage, principal)?;
     let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -355,7 +355,7 @@ async fn change(
     posted: &Posted,
 ) -> Result<(Changed, &'static str), HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let stage = named.stage.clone();
     let missing = || HttpError::bad_request("the path names no project");
     let project = named.project.clone().ok_or_else(missing)?;

@@ -37,10 +37,10 @@ struct TokenRow {
 pub(crate) async fn show_tokens(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (_, principal) = forms::logged_in(app, head).await?;
     check_administrator(&principal, Scope::UserAdmin, "the tokens of all users")?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let now = Timestamp::now();
     let unused_since = now - SignedDuration::from_hours(24 * UNUSED_DAYS);
-    let used_at = |token: &Token| app.token_uses.last(&stored.accounts, token.id);
+    let used_at = |token: &Token| app.logins.token_uses.last(&stored.accounts, token.id);
     let mut tokens: Vec<_> = stored.accounts.tokens().collect();
     tokens
         .sort_by_key(|token| (!token.is_expired(now), last_sign(token, used_at(token)), token.id));

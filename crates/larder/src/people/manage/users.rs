@@ -141,7 +141,7 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     check_keeper(app, principal, name)?;
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let missing = || HttpError::not_found(change::NoUser(name.clone()).to_string());
     let user = stored.accounts.user(name).ok_or_else(missing)?;
     let now = Timestamp::now();

@@ -118,7 +118,7 @@ async fn page(
     let page = WebhooksPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
-        webhooks: app.webhooks.all().iter().map(|webhook| Line::of(webhook)).collect(),
+        webhooks: app.changes.webhooks.all().iter().map(|webhook| Line::of(webhook)).collect(),
         said,
     };
     Ok(page::send_once(&page, head, status).await)
@@ -133,7 +133,7 @@ pub(crate) async fn change_webhook(
     let posted = forms::posted(app, head, body, BYTES_MAX).await?;
     check_administrator(&posted.principal, Scope::ServerAdmin, "webhooks")?;
     let name = posted.fields.one("webhook")?;
-    let found = app.webhooks.all().iter().find(|webhook| webhook.name == name);
+    let found = app.changes.webhooks.all().iter().find(|webhook| webhook.name == name);
     let missing = || HttpError::not_found(format!("there is no webhook `{name}`"));
     let webhook = found.ok_or_else(missing)?;
     let (said, status) = match posted.fields.one("do")? {

@@ -21,9 +21,9 @@ use crate::front::display::{self, in_path, visible, visible_name};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::Names;
 use crate::protocols::python::project::metadata;
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::route::Route;
 use crate::published::archives::Archives;
 
 /// Members of each list on the page.
@@ -93,12 +93,12 @@ struct Line {
 }
 
 /// Two versions of a project.
-pub(crate) async fn compare_releases(ask: &Ask, route: &Route) -> Result<Response, Refused> {
-    let readable = Readable::of(ask, &route.stage, &route.project).await?;
+pub(crate) async fn compare_releases(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+    let readable = Readable::of(ask, &names.stage, &names.project).await?;
     let with = ask.parameter("with").ok_or_else(|| {
         HttpError::bad_request("the parameter `with` is missing: a version was expected")
     })?;
-    let new = readable.version(ask, &route.version).await?;
+    let new = readable.version(ask, &names.version).await?;
     let old = readable.version(ask, &with).await?;
     let pairs = pairs(&readable.files(&old, FILES), &readable.files(&new, FILES));
     let wanted = ask.parameter("file");

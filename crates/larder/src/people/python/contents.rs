@@ -11,8 +11,8 @@ use crate::front::display::{self, in_path, visible, visible_name};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::Names;
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::route::Route;
 
 /// Members on a page.
 const MEMBERS: usize = 500;
@@ -65,12 +65,12 @@ struct MemberPage<'a> {
 }
 
 /// The members of a file, or one of them.
-pub(crate) async fn show_contents(ask: &Ask, route: &Route) -> Result<Response, Refused> {
-    let readable = Readable::of(ask, &route.stage, &route.project).await?;
-    let [filename] = route.file.names.as_slice() else {
+pub(crate) async fn show_contents(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+    let readable = Readable::of(ask, &names.stage, &names.project).await?;
+    let [filename] = names.file.names.as_slice() else {
         return Err(HttpError::not_found("the name of a release file was expected").into());
     };
-    let version = readable.version(ask, &route.version).await?;
+    let version = readable.version(ask, &names.version).await?;
     let file = readable.file(ask, &version, filename).await?;
     let archive = archive_of(file)?;
     let (blobs, directory) = (&ask.app.store.blobs, &ask.app.config.data_dir);

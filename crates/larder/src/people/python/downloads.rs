@@ -12,8 +12,8 @@ use crate::front::display::{self, in_path};
 use crate::front::page::{self, Audience, Site, separated};
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::downloads::{Found, LATELY_DAYS, day, lately, of_project, sum};
+use crate::protocols::python::names::Project;
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::route::Project;
 
 /// Days of a week, which has a column of its own.
 const WEEK: i64 = 7;

@@ -8,11 +8,11 @@ use pypi::{
 
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::Project;
 use crate::protocols::python::policy::{self, Given};
 use crate::protocols::python::project::{in_one_spelling, readable};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::About;
-use crate::protocols::python::route::Project;
 use crate::published::archives::{ArchiveFile, Unread};
 
 /// A project that the sender may read.

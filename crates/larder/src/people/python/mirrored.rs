@@ -93,7 +93,7 @@ pub(super) async fn show(
         let required_by = RequiredBy::of(ask, &principal, name);
         let is_judged = found.is_judged || required_by.is_judged;
         let page = found.page(site, name, order, wanted.is_some(), described, required_by);
-        let counts_downloads = ask.app.downloads.kept().is_some();
+        let counts_downloads = ask.app.python.downloads.kept().is_some();
         let mirrors = order.mirrors_of(name.as_str()).asked;
         let lately = match wanted {
             None => Lately::of(ask, mirrors.iter().map(|mirror| mirror.name()), name).await,

@@ -28,11 +28,11 @@ use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::Project;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::About;
-use crate::protocols::python::route::Project;
 use crate::published::finished_pages::MadeOf;
 
 /// `GET /{user}/{index}/{project}`, as a page.
@@ -206,7 +206,7 @@ async fn show(
             origins: origins(&found, view),
             required_by: RequiredBy::of(ask, &principal, name),
             is_own: order.stages().first().is_some_and(|own| own.project(name.as_str()).is_some()),
-            counts_downloads: ask.app.downloads.kept().is_some(),
+            counts_downloads: ask.app.python.downloads.kept().is_some(),
             lately,
             is_managed: order.stages().first().is_some_and(|own| {
                 own.project(name.as_str()).is_some()

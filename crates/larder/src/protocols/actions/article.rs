@@ -8,6 +8,7 @@ use state::stored::Stored;
 use super::arguments::arguments;
 use super::{Arguments, Context, Definition, Failure, Handler, Waiting};
 use crate::front::error::HttpError;
+use crate::front::loaded::no_store;
 use crate::protocols::articles::call::{self, NewRevision};
 
 pub(crate) const ACTIONS: &[Definition] = &[
@@ -145,8 +146,7 @@ impl From<HttpError> for Failure {
 }
 
 fn stored(context: &Context) -> Result<&Stored, Failure> {
-    let not_loaded = || Failure::unavailable("the store is not loaded yet", 1);
-    context.stored.as_deref().ok_or_else(not_loaded)
+    Ok(context.stored.as_deref().ok_or_else(no_store)?)
 }
 
 fn get_version<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::arguments::arguments;
 use super::{ActionResult, Arguments, Context, Definition, Failure, Handler};
+use crate::front::loaded::no_packages;
 
 pub(crate) const ACTIONS: &[Definition] = &[
     Definition {
@@ -107,10 +108,7 @@ fn not_among(name: &str, value: &str, known: impl IntoIterator<Item = &'static s
 /// Asks like a POST to `/rpc/v5/{kind}` with this body, and counts against the same rate limit.
 fn ask(context: &Context, kind: Kind, members: Value) -> ActionResult {
     let app = &context.app;
-    let published = context
-        .aur
-        .as_ref()
-        .ok_or_else(|| Failure::unavailable("the catalogue of packages is not loaded yet", 2))?;
+    let published = context.aur.as_ref().ok_or_else(no_packages)?;
     let decision = app.aur.rate_limiter.check(context.client, Instant::now());
     if !decision.allowed {
         app.metrics.rpc_rate_limited.inc();

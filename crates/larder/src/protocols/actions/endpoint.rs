@@ -14,7 +14,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use net::{ClientAddress, Peer};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
@@ -130,8 +129,7 @@ async fn run(app: &Arc<App>, head: &Parts, json: &[u8], form: RequestPart, hint:
             return HttpError::bad_request(detail).into_response();
         }
     };
-    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted).key();
+    let client = body::client(app, head).key();
     let may_write = head.method == Method::POST;
     let results_bytes_max = limits.results_bytes_max;
     let context = Context::new(app.clone(), client, Claim::of(&head.headers), may_write);

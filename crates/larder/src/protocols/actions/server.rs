@@ -34,7 +34,7 @@ fn status(context: &Context, arguments: Arguments<'_>) -> ActionResult {
     let status = json!({
         "version": version::VERSION,
         "commit": version::COMMIT,
-        "uptime_seconds": app.started_at.elapsed().as_secs(),
+        "uptime_seconds": app.health.started_at.elapsed().as_secs(),
         "ready": app.obstacles().is_empty(),
         "surfaces": {
             "aur": aur,

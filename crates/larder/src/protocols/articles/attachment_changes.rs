@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use account::Principal;
 use article::{ArticleName, AttachmentError, AttachmentName, Condition, render};
 use axum::body::{Body, HttpBody as _};
 use axum::response::{IntoResponse, Response};
@@ -32,41 +31,24 @@ use crate::front::{auth, body, serial};
 /// Bytes of a file that wait in memory for the spool.
 const SPOOL_BYTES: usize = 256 << 10;
 
-/// Why a file is not stored or removed.
-pub(crate) enum Failed {
-    /// The rules of attachments refuse it.
-    Refused(AttachmentError),
-    /// Anything else.
-    Otherwise(HttpError),
-}
-
-impl From<HttpError> for Failed {
-    fn from(error: HttpError) -> Failed {
-        Failed::Otherwise(error)
-    }
-}
-
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Failed {
-        match refusal {
-            Refusal::Rule(Rule::Attachment(error)) => Failed::Refused(error),
-            refusal => Failed::Otherwise(refusal.into()),
-        }
-    }
-}
-
-impl From<AttachmentError> for Failed {
-    fn from(error: AttachmentError) -> Failed {
-        Failed::Refused(error)
-    }
-}
-
 impl From<AttachmentError> for HttpError {
     /// For a sender who may read the article.
     fn from(error: AttachmentError) -> HttpError {
-        let status = status(&error);
-        HttpError::refused(status, error.to_string()).with(render::attachment_refusal(&error, true))
+        problem(&error, true)
     }
+}
+
+/// The answer to a refused writer. Without the right to read the article, it says nothing about files that the writer did not name.
+pub(crate) fn told(refusal: Refusal, may_read: bool) -> HttpError {
+    match refusal {
+        Refusal::Rule(Rule::Attachment(error)) => problem(&error, may_read),
+        refusal => refusal.into(),
+    }
+}
+
+fn problem(error: &AttachmentError, may_read: bool) -> HttpError {
+    let detail = if may_read { error.to_string() } else { error.blind() };
+    HttpError::refused(status(error), detail).with(render::attachment_refusal(error, may_read))
 }
 
 fn status(error: &AttachmentError) -> StatusCode {
@@ -82,29 +64,6 @@ fn status(error: &AttachmentError) -> StatusCode {
         }
         AttachmentError::Unreadable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         AttachmentError::Author => StatusCode::BAD_REQUEST,
-    }
-}
-
-impl Failed {
-    /// The answer for this writer. Without the right to read the article, it says nothing about files that the writer did not name.
-    fn told(self, app: &App, writer: &Principal, article: &ArticleName) -> HttpError {
-        match self {
-            Failed::Refused(error) if !reader::may_read(app, writer, article) => {
-                let members = render::attachment_refusal(&error, false);
-                HttpError::refused(status(&error), error.blind()).with(members)
-            }
-            failed => failed.into(),
-        }
-    }
-}
-
-impl From<Failed> for HttpError {
-    /// For a sender who may read the article.
-    fn from(failed: Failed) -> HttpError {
-        match failed {
-            Failed::Refused(error) => error.into(),
-            Failed::Otherwise(error) => error,
-        }
     }
 }
 
@@ -138,20 +97,20 @@ pub(crate) async fn put(
     let article = file.article.clone();
     let announced = body::announced(&head.headers);
     let may_read = reader::may_read(app, writer.proved(), &file.article);
-    match admit(app, &writer, &file, announced).await {
+    auth::admit_to_disk(app, writer.proved()).await?;
+    match announce(app, &writer, &file, announced).await {
         // The file may be sent again because the first answer was lost. Read the body to say so in the refusal.
-        Err(Failed::Refused(error)) if may_read && may_be_same(&error, announced) => {}
-        admitted => admitted.map_err(|failed| failed.told(app, writer.proved(), &file.article))?,
+        Err(Refusal::Rule(Rule::Attachment(error)))
+            if may_read && may_be_same(&error, announced) => {}
+        outcome => outcome.map_err(|refusal| told(refusal, may_read))?,
     }
     let broken = |error: axum::Error| {
         HttpError::bad_request(format!("the body did not arrive whole: {error}"))
     };
     let pieces = body.into_data_stream().map(|piece| piece.map_err(broken));
-    let kept = async {
-        let staged = spooled(app, body::holder(app, head, writer.proved()), pieces).await?;
-        store(app, &writer, file, staged).await
-    };
-    let done = kept.await.map_err(|failed| failed.told(app, writer.proved(), &article))?;
+    let staged = spooled(app, body::holder(app, head, writer.proved()), pieces).await?;
+    let done = store(app, &writer, file, staged).await;
+    let done = done.map_err(|refusal| told(refusal, may_read))?;
     let lost = || HttpError::internal("the file is kept, but cannot be shown");
     let file = done.outcome.file.ok_or_else(lost)?;
     let body = match may_read {
@@ -186,10 +145,9 @@ pub(crate) async fn delete(
 ) -> Result<Response, HttpError> {
     let writer = write::writer(app, head, &article).await?;
     parameters::<0>(head.uri.query(), [])?;
+    let may_read = reader::may_read(app, writer.proved(), &article);
     let file = FileOfArticle { article, name, condition: condition(&head.headers) };
-    let article = file.article.clone();
-    let done = remove(app, &writer, file).await;
-    let done = done.map_err(|failed| failed.told(app, writer.proved(), &article))?;
+    let done = remove(app, &writer, file).await.map_err(|refusal| told(refusal, may_read))?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     serial::insert(response.headers_mut(), done.seen);
     Ok(response)
@@ -198,14 +156,13 @@ pub(crate) async fn delete(
 /// Checks a change before its bytes arrive.
 ///
 /// # Errors
-/// Those of a change, as far as its headers tell, and 507.
-pub(crate) async fn admit(
+/// Those of a change, as far as its headers tell.
+pub(crate) async fn announce(
     app: &App,
     sender: &Sender,
     file: &FileOfArticle,
     size_bytes: Option<u64>,
-) -> Result<(), Failed> {
-    auth::admit_to_disk(app, sender.proved()).await?;
+) -> Result<(), Refusal> {
     let announcing = AnnounceAttachment { file: file.clone(), size_bytes };
     carry_out(&mut app.keeper(), sender, &announcing).await?;
     Ok(())
@@ -219,23 +176,23 @@ pub(crate) async fn spooled(
     app: &App,
     holder: Holder,
     pieces: impl Stream<Item = Result<Bytes, HttpError>>,
-) -> Result<(SpooledBlob, u64), Failed> {
+) -> Result<(SpooledBlob, u64), HttpError> {
     let limits = app.rules.attachment_limits;
     let mut upload = app.store.blobs.begin(limits.file_bytes_max);
-    let mut held = app.limits.bodies.begin(holder).map_err(HttpError::from)?;
+    let mut held = app.limits.bodies.begin(holder)?;
     let mut received_bytes = 0;
     let mut pieces = std::pin::pin!(pieces);
     while let Some(piece) = pieces.next().await {
         let piece = piece?;
         received_bytes += piece.len() as u64;
         let spool_bytes = received_bytes.min(SPOOL_BYTES as u64) as usize;
-        held.hold(spool_bytes).map_err(HttpError::from)?;
+        held.hold(spool_bytes)?;
         upload.write(piece).await.map_err(|error| match error {
             BlobError::TooLarge { .. } => {
                 let size = format!("more than {}", limits.file_bytes_max);
-                Failed::Refused(AttachmentError::too_large(size, &limits))
+                HttpError::from(AttachmentError::too_large(size, &limits))
             }
-            error => Failed::Otherwise(write::unwritable(error)),
+            error => write::unwritable(error),
         })?;
     }
     let staged = upload.stage().await.map_err(write::unwritable)?;
@@ -248,7 +205,7 @@ pub(crate) async fn store(
     sender: &Sender,
     file: FileOfArticle,
     (staged, size_bytes): (SpooledBlob, u64),
-) -> Result<Done<Changed>, Failed> {
+) -> Result<Done<Changed>, Refusal> {
     let putting = PutAttachment { file, digest: staged.digest, size_bytes };
     let mut keeper = app.keeper();
     let foreseen = carry_out(&mut keeper, sender, &Foreseen(&putting)).await?;
@@ -256,8 +213,8 @@ pub(crate) async fn store(
     if !is_news {
         return Ok(Done { outcome, serial: None, seen: foreseen.seen });
     }
-    staged.persist().await.map_err(write::unwritable)?;
-    Ok(carry_out(&mut keeper, sender, &putting).await?)
+    staged.persist().await.map_err(Refusal::Blobs)?;
+    carry_out(&mut keeper, sender, &putting).await
 }
 
 /// Removes a file.
@@ -265,6 +222,6 @@ pub(crate) async fn remove(
     app: &App,
     sender: &Sender,
     file: FileOfArticle,
-) -> Result<Done<Changed>, Failed> {
-    Ok(carry_out(&mut app.keeper(), sender, &RemoveAttachment(file)).await?)
+) -> Result<Done<Changed>, Refusal> {
+    carry_out(&mut app.keeper(), sender, &RemoveAttachment(file)).await
 }

@@ -74,8 +74,8 @@ pub(crate) async fn read_attachment(
     let article = route.article()?;
     let file = file_of(route)?;
     let object = Object::Article(article.as_str());
-    let (app, stored, principal) = reader::admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = reader::admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     let response = reading.answered(send(&reading, &article, &file).await);
     Ok(reader::keep_private(response, &principal))
 }
@@ -88,8 +88,8 @@ pub(crate) async fn list_attachments(
 ) -> Result<Response, HttpError> {
     let article = route.article()?;
     let object = Object::Article(article.as_str());
-    let (app, stored, principal) = reader::admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = reader::admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     Ok(reader::keep_private(reading.answered(list(&reading, &article).await), &principal))
 }
 
@@ -203,7 +203,7 @@ async fn send(
         }
         response
     };
-    insert_headers(response.headers_mut(), found, app.articles_are_open());
+    insert_headers(response.headers_mut(), found, app.articles.is_open);
     serial::insert(response.headers_mut(), stored.serial);
     Ok(response)
 }

@@ -104,7 +104,7 @@ fn is_plain(app: &App, head: &Parts) -> bool {
         &serial::X_LARDER_SERIAL,
         &serial::X_DEVPI_SERIAL,
     ];
-    head.uri.query().is_none() && app.articles_are_open() && !has_any(&head.headers, conditions)
+    head.uri.query().is_none() && app.articles.is_open && !has_any(&head.headers, conditions)
 }
 
 /// The revision that a path in its canonical spelling names, and whether as the latest. It is looked up unchecked: only valid
@@ -127,10 +127,10 @@ fn found<'stored>(
 pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
-    let (app, stored, principal) = admitted(app.clone(), head, object).await?;
-    let reading = Reading { app: &app, stored: &stored, head, principal: &principal };
+    let (stored, principal) = admitted(app, head, object).await?;
+    let reading = Reading { app, stored: &stored, head, principal: &principal };
     let response = match redirect::answer(&reading, &path) {
-        Some(moved) => from_store(&app, &stored, reading.answered(moved)),
+        Some(moved) => from_store(app, &stored, reading.answered(moved)),
         None => in_bytes(&reading, &path).await,
     };
     Ok(keep_private(response, &principal))
@@ -171,7 +171,7 @@ async fn body(
         facts,
         content: content_facts,
         is_latest,
-        is_open: app.articles_are_open(),
+        is_open: app.articles.is_open,
     };
     let etag = facts.tag.header_value(Encoding::Identity);
     let request = &head.headers;
@@ -413,7 +413,7 @@ pub(crate) async fn listing(
     // The right to read is checked before the query.
     let prefix = given.as_ref().ok().and_then(|[prefix, ..]| prefix.as_deref());
     let listed = Object::Articles(prefix.unwrap_or_default());
-    let (_, stored, principal) = admitted(app.clone(), head, listed).await?;
+    let (stored, principal) = admitted(app, head, listed).await?;
     let [prefix, q, after, limit, deleted, text, tag, offset] = given?;
     let prefix = prefix.unwrap_or_default();
     if let Some(tag) = tag.as_deref().and_then(article::tag) {
@@ -424,7 +424,7 @@ pub(crate) async fn listing(
         }
         let limit = page_size(limit)?;
         let found = stored.articles.tagged(&tag, &prefix, after.as_deref());
-        let is_open = app.articles_are_open();
+        let is_open = app.articles.is_open;
         let found = found.filter(|it| is_open || may_read(app, &principal, &it.name));
         let found = ListResult::Page(Page::of(found, limit));
         let (q, text) = (String::new(), String::new());

@@ -40,21 +40,21 @@ impl Reading<'_> {
 
 /// The state to answer from, and who reads, for a request that may.
 pub(crate) async fn admitted(
-    app: Arc<App>,
+    app: &App,
     head: &Parts,
     object: Object<'_>,
-) -> Result<(Arc<App>, Arc<Stored>, Principal), HttpError> {
+) -> Result<(Arc<Stored>, Principal), HttpError> {
     // If everybody may read, credentials are not checked, unless it is a draft.
     let is_draft = app.live_store.snapshot().is_some_and(|it| draft_of(&it, object).is_some());
-    let principal = if app.articles_are_open() && !is_draft {
+    let principal = if app.articles.is_open && !is_draft {
         Principal::Anonymous
     } else {
-        auth::principal_of(&app, head).await?
+        auth::principal_of(app, head).await?
     };
-    check_reader(&app, &principal, object)?;
-    let stored = auth::stored(&app)?;
-    check_draft(&app, &stored, &principal, object)?;
-    Ok((app, stored, principal))
+    check_reader(app, &principal, object)?;
+    let stored = app.stored()?;
+    check_draft(app, &stored, &principal, object)?;
+    Ok((stored, principal))
 }
 
 /// The draft that a request asks for; `None` if it asks for something else.
@@ -100,7 +100,7 @@ pub(crate) async fn reader(
     object: Object<'_>,
 ) -> Result<Principal, HttpError> {
     let is_draft = draft_of(stored, object).is_some();
-    let principal = match app.articles_are_open() && !is_draft {
+    let principal = match app.articles.is_open && !is_draft {
         true => Principal::Anonymous,
         false => claim.principal(app).await?,
     };
@@ -118,7 +118,7 @@ pub(crate) fn check_reader(
     principal: &Principal,
     object: Object<'_>,
 ) -> Result<(), HttpError> {
-    if app.articles_are_open() {
+    if app.articles.is_open {
         return Ok(());
     }
     let readers = ("article.acl_read", &app.config.article.acl_read);
@@ -144,7 +144,7 @@ pub(crate) fn caching(is_open: bool, is_immutable: bool) -> HeaderValue {
 /// An answer that caches must revalidate, with the serial that it was made from.
 pub(crate) fn from_store(app: &App, stored: &Stored, mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, caching(app.articles_are_open(), false));
+    headers.insert(CACHE_CONTROL, caching(app.articles.is_open, false));
     page::insert_vary(headers);
     serial::insert(headers, stored.serial);
     response

@@ -172,13 +172,13 @@ pub(crate) async fn store(
     let base_type = match carry_out(&mut app.keeper(), sender, &announcing).await {
         Ok(done) => done.outcome.base_type,
         Err(Refusal::Rule(Rule::Article(error))) if shows_conflict(&error, may_read) => {
-            let stored = auth::stored(app)?;
+            let stored = app.stored()?;
             let base = error.stale().map(|stale| stale.base).unwrap_or_default();
             let facts = stored.articles.revision(&name, base).and_then(|facts| facts.content());
             facts.map(|content| content.content_type.clone())
         }
         Err(Refusal::Rule(Rule::Article(error))) => {
-            let stored = auth::stored(app)?;
+            let stored = app.stored()?;
             return Err(overtaken(app, &stored, error, None, may_read).await);
         }
         Err(refusal) => return Err(HttpError::from(refusal).into()),

@@ -22,7 +22,7 @@ use following::{Held, generation};
 use jiff::Timestamp;
 use pypi::Readable;
 use record::{Digest, Key, Record, Serial};
-use state::stored::{IDENTITY_KEY, Stored};
+use state::stored::{IDENTITY_KEY, Stored, WriteFailure};
 use store::State as _;
 use store::records::Page;
 
@@ -243,7 +243,7 @@ impl Part {
             app.live_store.wait_for(held.serial, PUBLISHED_WITHIN).await;
         }
         let base = app.live_store.snapshot_full().ok_or_else(|| Ended {
-            reason: "the store is not loaded yet".to_owned(),
+            reason: WriteFailure::NotLoaded.to_string(),
             starts_over: false,
         })?;
         let principal = current(&principal, &base)?;

@@ -42,24 +42,22 @@ pub(crate) struct Ask {
     /// [`Ask::root_url`], once it was needed: most answers have no such URL.
     root_url: OnceLock<String>,
     /// The last commit of this request; zero if there is none.
-    written: Arc<AtomicU64>,
+    pub(crate) written: AtomicU64,
     /// The outcome of checking the credentials, once it was needed: a password is hashed only once.
     proved: OnceCell<Result<Principal, String>>,
 }
 
 impl Ask {
     /// # Errors
-    /// 503 until the store is loaded, or if it lags behind what the client has seen.
-    pub(crate) async fn new(
-        app: Arc<App>,
-        head: Parts,
-        written: Arc<AtomicU64>,
-    ) -> Result<Ask, HttpError> {
+    /// 503 until the store is loaded, if it lags behind what the client has seen, or while too many passwords are being checked.
+    pub(crate) async fn new(app: Arc<App>, head: Parts) -> Result<Ask, HttpError> {
         serial::wait_for_seen(&app, &head.headers).await?;
-        let stored = auth::stored(&app)?;
+        let stored = app.stored()?;
         let path = head.uri.path().to_owned();
-        let (root_url, proved) = (OnceLock::new(), OnceCell::new());
-        Ok(Ask { app, head, path, stored, root_url, written, proved })
+        let (root_url, proved, written) = Default::default();
+        let mut ask = Ask { app, head, path, stored, root_url, written, proved };
+        ask.know_index().await?;
+        Ok(ask)
     }
 
     /// The request of `principal`, who sent `head`, for the page or the file at `path`, with this `Accept`. No header of `head`
@@ -74,12 +72,12 @@ impl Ask {
         path: String,
         accept: &'static str,
     ) -> Result<Ask, HttpError> {
-        let stored = auth::stored(&app)?;
-        let root_url = root_url(&app, &head.uri, &head.headers, &head.extensions);
+        let stored = app.stored()?;
+        let root_url = root_url(&app, &head);
         head.headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
         head.method = Method::GET;
         let (root_url, proved) = (OnceLock::from(root_url), OnceCell::from(Ok(principal)));
-        Ok(Ask { app, head, path, stored, root_url, written: Arc::default(), proved })
+        Ok(Ask { app, head, path, stored, root_url, written: AtomicU64::default(), proved })
     }
 
     /// The outcome of a handler whose answer grows with the data, when it is its turn. The sender is found out before that: it
@@ -115,8 +113,7 @@ impl Ask {
 
     /// The start of this server's URLs, without a trailing slash.
     pub(crate) fn root_url(&self) -> &str {
-        let Parts { uri, headers, extensions, .. } = &self.head;
-        self.root_url.get_or_init(|| root_url(&self.app, uri, headers, extensions))
+        self.root_url.get_or_init(|| root_url(&self.app, &self.head))
     }
 
     /// This server as the sender of the request sees it, for a page.
@@ -181,6 +178,11 @@ impl Ask {
         pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
     }
 
+    /// The path of the stage, as it was sent.
+    pub(crate) fn stage_path(&self) -> String {
+        self.path.split('/').take(3).collect::<Vec<_>>().join("/")
+    }
+
     /// The path with `name` at `position`, counted from 0 after the leading slash; `name` is not escaped.
     pub(crate) fn path_with(&self, position: usize, name: &str) -> String {
         let names = self.path.split('/').enumerate();
@@ -241,7 +243,7 @@ impl Ask {
     ///
     /// # Errors
     /// 503 while too many passwords are being checked, or if the store does not say how far it is.
-    pub(crate) async fn know_index(&mut self) -> Result<(), HttpError> {
+    async fn know_index(&mut self) -> Result<(), HttpError> {
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS);
         let mut names = self.path.trim_start_matches('/').splitn(3, '/');
         let (user, index) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
@@ -252,7 +254,7 @@ impl Ask {
         // Boxed: nearly no request comes here, and each would have to move as much.
         let is_somebody = Box::pin(self.principal()).await?.user_name().is_some();
         if is_somebody && Box::pin(self.is_behind(self.stored.serial)).await? {
-            self.stored = auth::stored(&self.app)?;
+            self.stored = self.app.stored()?;
         }
         Ok(())
     }

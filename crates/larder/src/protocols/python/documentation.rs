@@ -24,11 +24,11 @@ use resources::turns::Turns;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ask::Ask;
+use super::names::Names;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::route::Route;
 use crate::app::App;
 use crate::front::conditional::{is_current, last_modified};
 use crate::front::error::HttpError;
@@ -46,8 +46,8 @@ const MEMBER_BYTES_MAX: u64 = 4 << 30;
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
 
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
-pub(crate) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Response, Refused> {
-    let Route { stage, project, version, file: path, .. } = route;
+pub(crate) async fn show_documentation(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+    let Names { stage, project, version, file: path, .. } = names;
     let about = About::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let is_public = order.readers().is_empty();

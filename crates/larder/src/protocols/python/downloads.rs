@@ -15,14 +15,13 @@ use serde_json::{Map, Value, json};
 use store::records::{DownloadsError, ProjectDownloads};
 
 use super::ask::Ask;
+use super::names::Project;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::route::Project;
 use super::simple::mirrored::project_of;
-use crate::app::App;
-use crate::app::downloads::{DAYS, VERSIONS_MAX, start_of, today};
+use crate::app::downloads::{DAYS, Downloads, VERSIONS_MAX, start_of, today};
 use crate::front::error::HttpError;
 use crate::front::turns;
 
@@ -62,7 +61,7 @@ pub(crate) async fn of_project<'ask>(
     let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
-    if ask.app.downloads.kept().is_none() {
+    if ask.app.python.downloads.kept().is_none() {
         let text = "downloads are not counted here: `python.count_downloads` is off";
         return Err(HttpError::not_found(text).into());
     }
@@ -78,7 +77,7 @@ pub(crate) async fn of_project<'ask>(
     let mut releases: BTreeMap<String, BTreeMap<i64, u64>> = BTreeMap::new();
     let mut count = 0;
     for holder in holders {
-        let downloads = of_holder(&ask.app, holder, name, today).await?;
+        let downloads = of_holder(&ask.app.python.downloads, holder, name, today).await?;
         add(&mut total, &downloads.days);
         count += downloads.version_count.saturating_sub(downloads.versions.len() as u64);
         for release in &downloads.versions {
@@ -101,7 +100,7 @@ pub(crate) async fn lately<'a>(
     holders: impl Iterator<Item = &'a StageName>,
     name: &ProjectName,
 ) -> Option<((i64, i64), BTreeMap<i64, u64>)> {
-    ask.app.downloads.kept()?;
+    ask.app.python.downloads.kept()?;
     let today = today();
     let (app, name) = (ask.app.clone(), name.clone());
     let holders: Vec<StageName> = holders.cloned().collect();
@@ -109,7 +108,10 @@ pub(crate) async fn lately<'a>(
     let reading = tokio::spawn(async move {
         let mut total = BTreeMap::new();
         for holder in &holders {
-            add(&mut total, &of_holder(&app, holder, &name, today).await.ok()?.days);
+            add(
+                &mut total,
+                &of_holder(&app.python.downloads, holder, &name, today).await.ok()?.days,
+            );
         }
         Some(total)
     });
@@ -120,16 +122,16 @@ pub(crate) async fn lately<'a>(
 
 /// The downloads of a project from this index alone: those that were read within the last minute, or else from the database.
 async fn of_holder(
-    app: &App,
+    downloads: &Downloads,
     holder: &StageName,
     name: &ProjectName,
     today: i64,
 ) -> Result<ProjectDownloads, HttpError> {
-    if let Some(known) = app.downloads.known(holder, name, today) {
+    if let Some(known) = downloads.known(holder, name, today) {
         return Ok(known);
     }
     let _turn = turns::turn(&READING).await?;
-    app.downloads.read(holder, name, today).await.map_err(unreadable)
+    downloads.read(holder, name, today).await.map_err(unreadable)
 }
 
 fn add(sums: &mut BTreeMap<i64, u64>, days: &[(i64, u64)]) {

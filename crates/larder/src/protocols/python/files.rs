@@ -18,6 +18,7 @@ use operations::rights::{remover, tester};
 use operations::uploads::AddToxResult;
 use pypi::attestation::PROVENANCE_TYPE;
 use pypi::devpi::FileMeta;
+use pypi::upstream::Place;
 use pypi::{
     ChangeError, FileLookup, FileRole, Refused as PolicyRefused, ReleaseFile, ResolutionOrder,
     Stage,
@@ -28,11 +29,11 @@ use store::blobs::Verdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
+use super::names::{FilePath, Names};
 use super::policy::{self, Given};
 use super::refused::Refused;
 use super::reply;
 use super::rights::{About, admit, admit_to_file};
-use super::route::FilePath;
 use super::write::whole_body;
 use crate::front::auth;
 use crate::front::body::{BodyError, Shape, parsed};
@@ -41,6 +42,7 @@ use crate::front::conditional::{
 };
 use crate::front::error::HttpError;
 use crate::front::respond::blob_range;
+use crate::routes::Endpoint;
 
 /// nginx sends the file at the internal location in this header instead of the body.
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
@@ -61,6 +63,18 @@ const HEADERS_MAX: usize = 15;
 
 /// How deep the JSON of a test result may be nested; Python's parser fails at a depth little above that.
 const TOX_RESULT_DEPTH_MAX: usize = 128;
+
+/// The file at a path of one of the kinds that files have.
+pub(crate) async fn get_file(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+    let Names { stage, file, .. } = names;
+    // Files without a digest belong to mirrors.
+    let place = match names.place.first() {
+        Endpoint::FindUpstreamFile => Place::of_upstream(&file.names),
+        Endpoint::FindExternalFile => Place::of_external(&file.names),
+        _ => return download_file(ask, stage, file).await,
+    };
+    mirrored::find(ask, stage, file, place).await
+}
 
 /// `/{user}/{index}/+f/{abc}/{0123456789abc}/{filename}`
 pub(crate) async fn download_file(
@@ -114,7 +128,7 @@ pub(crate) async fn download_file(
             if let Some(response) = inherited(ask, stage, path).await? {
                 return Ok(response);
             }
-            let answer = match pypi::upstream::Place::of_digest(&path.names) {
+            let answer = match Place::of_digest(&path.names) {
                 Some(place) => mirrored::answered(ask, stage, place).await?,
                 None => none()?,
             };

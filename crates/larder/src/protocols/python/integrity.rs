@@ -9,18 +9,18 @@ use http::{HeaderValue, StatusCode};
 use pypi::{Filename, ResolutionOrder, Version};
 
 use super::ask::Ask;
+use super::names::{FilePath, Names};
 use super::refused::Refused;
 use super::rights::{About, admit};
-use super::route::{FilePath, Route};
 use super::simple::mirrored::{failed, mirrors_of_one_project};
 use super::{files, policy, reply};
 
 /// `/{user}/{index}/integrity/{project}/{version}/{filename}/provenance`
-pub(crate) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response, Refused> {
+pub(crate) async fn show_provenance(ask: &Ask, names: &Names) -> Result<Response, Refused> {
     let none = |text: &str| Ok(reply::refusal(ask, StatusCode::NOT_FOUND, text));
-    let order = ResolutionOrder::of(&ask.stored.index, &route.stage);
+    let order = ResolutionOrder::of(&ask.stored.index, &names.stage);
     let (Some(order), Some(project), Some(filename)) =
-        (order, &route.project.name, route.file.names.last())
+        (order, &names.project.name, names.file.names.last())
     else {
         return none("no such file");
     };
@@ -28,11 +28,11 @@ pub(crate) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
     let own = order.project(project.as_str());
     if let Some(part) = own.as_ref().and_then(|own| own.part_with(filename)) {
         let file = part.project.release_files().find(|file| file.filename() == filename);
-        let file = file.filter(|it| is_same(Version::parse(it.version()).ok(), &route.version));
+        let file = file.filter(|it| is_same(Version::parse(it.version()).ok(), &names.version));
         return match file {
             Some(file) if file.provenance().is_some() => {
                 let path = FilePath::new(file.directory(), format!("{filename}.provenance"));
-                files::download_file(ask, &route.stage, &path).await
+                files::download_file(ask, &names.stage, &path).await
             }
             Some(_) => none("the file has no provenance"),
             None => none("no such file"),
@@ -41,7 +41,7 @@ pub(crate) async fn show_provenance(ask: &Ask, route: &Route) -> Result<Response
     let asked = order.stages()[0];
     let of_name = Filename::of_upstream(filename).ok();
     let of_name = of_name.and_then(|name| name.split(Some(project))?.version);
-    if !is_same(of_name, &route.version) {
+    if !is_same(of_name, &names.version) {
         return none("no such file");
     }
     for stage in mirrors_of_one_project(ask, &order, project).await? {

@@ -20,20 +20,18 @@ use mirrors::prefetch::{self, Index, Offered, Pieces};
 use operations::rights::{self, check_keeper, may_keep};
 use operations::{Basis, Right, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
-use pypi::upstream::Place;
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::names::Names;
 use super::refused::Refused;
-use super::route::Route;
 use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
 use crate::app::prefetches::{Busy, Prefetch};
 use crate::front::body::{BodyError, Received, parsed};
 use crate::front::error::HttpError;
-use crate::routes::Endpoint;
 use state::text::shortened;
 
 /// The purpose, as a refusal names it.
@@ -370,19 +368,9 @@ impl OwnIndex {
         let path = format!("/{}/{url}", self.stage);
         let ask = Ask::at(self.app.clone(), self.head.clone(), principal, path, ACCEPTED);
         let ask = ask.map_err(|error| error.detail().to_owned())?;
-        let route = Route::parse(&ask.path, Some(&Method::GET));
-        let route = route.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
-        let (stage, file) = (route.stage.as_str(), &route.file);
-        let found = match route.place.endpoint(&Method::GET) {
-            Some(Endpoint::FindUpstreamFile) => {
-                files::mirrored::find(&ask, stage, file, Place::of_upstream(&file.names)).await
-            }
-            Some(Endpoint::FindExternalFile) => {
-                files::mirrored::find(&ask, stage, file, Place::of_external(&file.names)).await
-            }
-            _ => files::download_file(&ask, stage, file).await,
-        };
-        match found {
+        let names = Names::parse(&ask.path, Some(&Method::GET));
+        let names = names.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
+        match files::get_file(&ask, &names).await {
             Ok(response) => Ok(response),
             Err(Refused::Failure(error)) => Err(error.detail().to_owned()),
             Err(refused) => Ok(refusals::answer(&ask, refused).await),

@@ -29,9 +29,9 @@ use tokio::sync::mpsc;
 use self::metadata::Opened;
 
 use super::ask::Ask;
+use super::names::Project;
 use super::refused::Refused;
 use super::rights::{admit, no_stage};
-use super::route::Project;
 use super::{policy, reply};
 use crate::front::body::client;
 use crate::front::error::HttpError;

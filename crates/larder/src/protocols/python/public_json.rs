@@ -17,10 +17,10 @@ use resources::turns::Share;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
+use super::names::Project;
 use super::project::metadata;
 use super::refused::Refused;
 use super::reply;
-use super::route::Project;
 use super::simple;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;

@@ -19,11 +19,11 @@ use resources::turns::Share;
 use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
+use super::names::Project;
 use super::refused::Refused;
 use super::rights::{About, admit, refused_reader};
-use super::route::Project;
 use super::{insert_headers, reply};
-use crate::app::App;
+use crate::app::{App, Python};
 use crate::front::conditional::check_expected;
 use crate::front::error::HttpError;
 use crate::front::negotiation::{
@@ -80,7 +80,7 @@ pub(crate) fn show_simple_page_now(
     let request = PageRequest { stage, project, form: wanted.form, depth: 4 };
     let response = match app.python.pages.ready(&stored.index, request) {
         Some(page) => respond_if_open(&head.headers, &stored, &page, &wanted)?,
-        None => mirrored::page_now(app, &head.headers, &stored, request, &wanted)?,
+        None => mirrored::page_now(&app.python.mirrors, &head.headers, &stored, request, &wanted)?,
     };
     Some(Answered::Finished(response))
 }
@@ -221,16 +221,14 @@ pub(crate) async fn refresh_page(
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     if order.has_mirror() {
         admit(ask, &order, About::Project(Some(name))).await?;
-        mirrored::refresh(&ask.app, &order, name).await?;
+        mirrored::refresh(&ask.app.python.mirrors, &order, name).await?;
     }
-    let names: Vec<&str> = ask.path.split('/').take(3).collect();
-    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", names.join("/"))))
+    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", ask.stage_path())))
 }
 
 /// `POST` where only pages are: some upload to the URL that they install from.
 pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
-    let names: Vec<&str> = ask.path.split('/').take(3).collect();
-    let url = format!("{}{}/", ask.root_url(), names.join("/"));
+    let url = format!("{}{}/", ask.root_url(), ask.stage_path());
     let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
     reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
 }
@@ -260,7 +258,7 @@ async fn page(
             if let Some(order) = ResolutionOrder::of(index, stage).filter(|it| it.has_mirror()) {
                 return Ok(mirrored::page(ask, &order, project, request, &wanted).await?);
             }
-            let _turn = turn(making(&ask.app, project)).await?;
+            let _turn = turn(making(&ask.app.python, project)).await?;
             // Making a page may take long: other tasks of this thread move to another.
             tokio::task::block_in_place(|| {
                 pages.page(index, request).inspect(|page| {
@@ -288,15 +286,15 @@ async fn page(
         }
     }
     if ask.head.headers.contains_key(X_DEVPI_ABSOLUTE_URLS) {
-        let _turn = turn(making(&ask.app, project)).await?;
+        let _turn = turn(making(&ask.app.python, project)).await?;
         return Ok(tokio::task::block_in_place(|| absolute(ask, &page, request, &wanted)));
     }
     Ok(checked(ask, &page, &wanted, encoding)?)
 }
 
 /// The turns to make the page of a project, or the list.
-fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
-    if project.is_some() { &app.python.making_pages } else { &app.python.making_lists }
+fn making<'app>(python: &'app Python, project: Option<&ProjectName>) -> &'app Share {
+    if project.is_some() { &python.making_pages } else { &python.making_lists }
 }
 
 /// The page with absolute links, made for this request. Takes long.

@@ -11,9 +11,9 @@ use pypi::ResolutionOrder;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
+use super::names::{Names, settled};
 use super::refused::Refused;
 use super::rights::{About, admit, admit_to_file};
-use super::route::{Route, settled};
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::front::error::HttpError;
 use crate::front::outside::prefix;
@@ -118,17 +118,17 @@ pub(crate) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
     let public_url = ask.app.config.public_url.as_deref().unwrap_or_default();
     let readings = ["", public_url, ask.root_url()].map(|root| {
         let inner = below(&path, &in_one_spelling(prefix(root))).unwrap_or(&path);
-        Some(settled(ask, Route::parse(&in_one_spelling(inner), None)?))
+        Some(settled(ask, Names::parse(&in_one_spelling(inner), None)?))
     });
     if readings.iter().all(Option::is_none) {
         return forbidden(": `X-Original-URI` is no path of the index");
     }
     let is_client = ask.header(USER_AGENT).is_some_and(|agent| agent.starts_with("devpi-client"));
-    for (at, route) in readings.iter().enumerate() {
-        let Some(route) = route.as_ref().filter(|_| !readings[..at].contains(&readings[at])) else {
+    for (at, names) in readings.iter().enumerate() {
+        let Some(names) = names.as_ref().filter(|_| !readings[..at].contains(&readings[at])) else {
             continue;
         };
-        match may_read(ask, route).await {
+        match may_read(ask, names).await {
             Ok(()) => {}
             Err(error) if is_client => return forbidden(&format!(": {}", error.detail())),
             Err(error) => return Err(error.into()),
@@ -145,11 +145,11 @@ fn path_of(uri: &str) -> &str {
 }
 
 /// Checks whether the sender may read what is at a path. If it does not exist, the next handler says so.
-async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
-    let Some(name) = route.stage() else { return Ok(()) };
+async fn may_read(ask: &Ask, names: &Names) -> Result<(), HttpError> {
+    let Some(name) = names.stage() else { return Ok(()) };
     let index = &ask.stored.index;
     let is_file = matches!(
-        route.place.first(),
+        names.place.first(),
         Endpoint::DownloadFile
             | Endpoint::YankFile
             | Endpoint::FindExternalFile
@@ -157,13 +157,13 @@ async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     );
     if is_file {
         return match index.stage(name) {
-            Some(stage) => admit_to_file(ask, stage, About::File(route.file.place())).await,
+            Some(stage) => admit_to_file(ask, stage, About::File(names.file.place())).await,
             None => Ok(()),
         };
     }
-    let about = match route.project.as_sent.is_empty() {
+    let about = match names.project.as_sent.is_empty() {
         true => About::Whole,
-        false => About::Project(route.project.name.as_ref()),
+        false => About::Project(names.project.name.as_ref()),
     };
     match ResolutionOrder::of(index, name) {
         Some(order) => admit(ask, &order, about).await,

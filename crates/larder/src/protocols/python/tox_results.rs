@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::ask::Ask;
+use super::names::Names;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::route::Route;
 use crate::app::App;
 use crate::front::body::Shape;
 use crate::front::error::HttpError;
@@ -45,8 +45,8 @@ struct ToxResult<'snapshot> {
 }
 
 /// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
-pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Response, Refused> {
-    let Route { stage, project, version, file: path, .. } = route;
+pub(crate) async fn show_tox_results(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+    let Names { stage, project, version, file: path, .. } = names;
     let about = About::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));

@@ -29,11 +29,11 @@ use state::stored::Stored;
 use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
+use super::names::Names;
 use super::refusals::{challenged, text_of_denied, words_of_rule};
 use super::refused::Refused;
 use super::reply;
 use super::rights::About;
-use super::route::Route;
 use crate::front::auth;
 use crate::front::body::{self, announced, client};
 use crate::front::error::HttpError;
@@ -118,16 +118,16 @@ pub(crate) fn is_form(ask: &Ask) -> bool {
 }
 
 /// 405 for a path without uploads, with the right URL: the index is missing in this one, or a project is too much.
-pub(crate) fn no_uploads(ask: &Ask, route: &Route) -> Response {
+pub(crate) fn no_uploads(ask: &Ask, names: &Names) -> Response {
     let root = ask.root_url();
-    let (what, example) = match (route.user.as_str(), route.stage.as_str()) {
+    let (what, example) = match (names.user.as_str(), names.stage.as_str()) {
         ("", _) => ("`/`".to_owned(), format!("{root}/USER/INDEX/")),
         (user, "") => (format!("the user `{user}`"), format!("{root}/{user}/INDEX/")),
         (_, stage) => ("a project".to_owned(), format!("{root}/{stage}/")),
     };
     let text = format!("nothing can be uploaded to {what}: uploads go to an index, at {example}");
     let mut response = reply::upload_refusal(ask, StatusCode::METHOD_NOT_ALLOWED, &text);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(route.place.allow()));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(names.place.allow()));
     response
 }
 
@@ -319,7 +319,7 @@ async fn file(
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
-            let stored = auth::stored(&ask.app)?;
+            let stored = ask.app.stored()?;
             latest(&stored, stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
                 Refused::bad_request(format_args!(
@@ -422,7 +422,7 @@ async fn signer(
     let app = ask.app.clone();
     let looking = move || {
         let check = |(at, text): (usize, &String)| {
-            let checked = app.attestations.check(text, &sha256, &job);
+            let checked = app.python.attestations.check(text, &sha256, &job);
             checked.map_err(|error| format!("invalid attestations: number {}: {error}", at + 1))
         };
         texts.iter().enumerate().try_for_each(check).map(|()| job)

@@ -119,7 +119,7 @@ pub(crate) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     let changing = ChangeUser { name, profile: edit.profile, password, is_password_only };
     ask.carry_out(&changing).await?;
     if is_password {
-        let (stored, name) = (auth::stored(&ask.app)?, &changing.name);
+        let (stored, name) = (ask.app.stored()?, &changing.name);
         let changed = stored.accounts.user(name).ok_or_else(|| Refused::unknown_user(name))?;
         let login = proxy_auth(&ask.app, changed)?;
         let message = Some("user updated, new proxy auth");
@@ -139,7 +139,7 @@ pub(crate) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refus
 
 /// The answer to a login, after the password was checked.
 fn proxy_auth(app: &App, user: &User) -> Result<Value, HttpError> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let Some(secret) = stored.accounts.login_secret() else {
         return Err(HttpError::unavailable("the store has no secret to sign logins with", 5));
     };
@@ -175,6 +175,6 @@ pub(crate) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
     let principal = proved.map_err(|_| refused())?;
     let identity = principal.identity().ok_or_else(refused)?;
     let login = proxy_auth(&ask.app, &identity.user)?;
-    ask.app.security.logged_in(identity.user.name.as_str());
+    ask.app.logins.security.logged_in(identity.user.name.as_str());
     Ok(reply::result(StatusCode::OK, "proxyauth", login, Some("login successful")))
 }

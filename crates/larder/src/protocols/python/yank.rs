@@ -16,10 +16,10 @@ use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
+use super::names::{FilePath, Project};
 use super::project::readable;
 use super::refused::Refused;
 use super::reply;
-use super::route::{FilePath, Project};
 use super::write::optional_json_body;
 use crate::app::App;
 use crate::front::auth;
@@ -229,10 +229,10 @@ pub(crate) async fn remove_old_versions(
     rule: Option<RetentionRule>,
     is_dry: bool,
 ) -> Result<Done<(RetentionRule, Vec<Removal>)>, Refused> {
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     let days = rule.or_else(|| Some(RetentionRule::of(stored.index.stage(stage.as_str())?)));
     if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
-        let checked = app.clocks.check().await;
+        let checked = app.health.clocks.check().await;
         checked.map_err(|error| HttpError::unavailable(format!("{error:#}"), 60))?;
     }
     let removing = RemoveOldVersions { stage, rule, is_dry };

@@ -21,7 +21,7 @@ use state::stored::Stored;
 use super::received::Received;
 use crate::app::App;
 use crate::front::error::HttpError;
-use crate::front::{auth, serial};
+use crate::front::serial;
 use crate::protocols::articles::comparison_turns::{Waiting, computed};
 use crate::protocols::articles::reader;
 
@@ -83,9 +83,9 @@ pub(super) fn written(
     let is_renamed = now != name;
     let (may_read, shows_names) = match is_renamed {
         true => (true, true),
-        false => (reader::may_read(app, writer, name), app.articles_are_open()),
+        false => (reader::may_read(app, writer, name), app.articles.is_open),
     };
-    let stored = auth::stored(app)?;
+    let stored = app.stored()?;
     // The article may have been renamed in between. The answer names the revision by the name that was written to.
     let facts = stored.articles.revision_written_as(now, *revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
@@ -145,7 +145,7 @@ fn refused(
     stored: &Stored,
     may_read: bool,
 ) -> FailedWrite {
-    let (serial, shows_names) = (stored.serial, app.articles_are_open());
+    let (serial, shows_names) = (stored.serial, app.articles.is_open);
     FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
 }
 

@@ -19,7 +19,7 @@ pub(super) fn note(
     version: &str,
 ) {
     if is_download(&ask.head.method, &ask.head.headers, response.status(), response.headers()) {
-        ask.app.downloads.note(stage.name(), project, version);
+        ask.app.python.downloads.note(stage.name(), project, version);
     }
 }
 

@@ -19,11 +19,11 @@ use crate::front::conditional::{
 };
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::names::FilePath;
 use crate::protocols::python::policy::{self, Given};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::reply;
 use crate::protocols::python::rights::{About, admit, admit_to_file};
-use crate::protocols::python::route::FilePath;
 use crate::protocols::python::simple::mirrored::{failed, mirrors_of_one_project};
 
 /// For a file without a digest from upstream: it may change under its URL.

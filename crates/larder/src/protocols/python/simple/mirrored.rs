@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{CachedPage, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
+use mirrors::{CachedPage, MANY_FILES, Mirrors, PageHandle, PageLookup, Stale, UpstreamError};
 use pypi::{
     FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
     Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
@@ -18,7 +18,6 @@ use resources::turns::Turn;
 use state::stored::Stored;
 
 use super::{NegotiatedForm, PRIVATE, PUBLIC, X_DEVPI_ABSOLUTE_URLS, checked, respond_if_open};
-use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::accepted_encoding;
 use crate::front::respond::{Conditions, respond_now};
@@ -58,7 +57,7 @@ fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
 
 /// The page of a stage with mirrors, if everybody may read it, it is finished, and upstream is asked nothing for it.
 pub(super) fn page_now(
-    app: &App,
+    mirrors: &Mirrors,
     headers: &HeaderMap,
     stored: &Stored,
     request: PageRequest<'_>,
@@ -67,11 +66,11 @@ pub(super) fn page_now(
     let order = ResolutionOrder::of(&stored.index, request.stage).filter(|it| it.has_mirror())?;
     let mut versions = Vec::new();
     for stage in order.mirrors_of(request.project).asked {
-        let Some(mirror) = app.python.mirrors.of(stage) else { continue };
-        versions.push(app.python.mirrors.project_at_hand(&mirror, request.project)?.version);
+        let Some(mirror) = mirrors.of(stage) else { continue };
+        versions.push(mirrors.project_at_hand(&mirror, request.project)?.version);
     }
     let stamp = order.project_stamp(request.project);
-    let finished = app.python.mirrors.finished(request, stamp, &versions)?;
+    let finished = mirrors.finished(request, stamp, &versions)?;
     let response = respond_if_open(headers, stored, &finished.page, wanted)?;
     Some(with_serial(response, finished.page.last_serial()))
 }
@@ -389,11 +388,10 @@ async fn lists_of<'order>(
 /// # Errors
 /// The first upstream that has not answered, and why, even if what was known of it still counts.
 pub(crate) async fn refresh(
-    app: &App,
+    mirrors: &Arc<Mirrors>,
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
 ) -> Result<(), HttpError> {
-    let mirrors = &app.python.mirrors;
     let mut unanswered = Ok(());
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };

@@ -1,16 +1,15 @@
-//! [`Route`]: the place of a path of this surface, with each name parsed once, before anything is looked up.
+//! [`Names`]: the names in a path of this surface, each parsed once, before anything is looked up.
 
 use http::Method;
 use operations::releases::FilePlace;
 use pypi::{Directory, ProjectName, ResolutionOrder, Version};
 
 use super::ask::Ask;
-use crate::routes::path;
-use crate::routes::{Place, Tree};
+use crate::routes::{Place, Route, Tree};
 
-/// A path's place in the table and its names, percent-decoded. A name that the path does not have is empty.
+/// The names in a path, percent-decoded, and its place in the table. A name that the path does not have is empty.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Route {
+pub(crate) struct Names {
     pub(crate) place: &'static Place,
     pub(crate) user: String,
     /// `user/index`
@@ -46,12 +45,12 @@ pub(crate) struct FilePath {
 }
 
 impl FilePath {
-    fn of(names: &[String]) -> FilePath {
-        let directory = match names {
+    fn of(names: Vec<String>) -> FilePath {
+        let directory = match names.as_slice() {
             [first, second, _] => Directory::parse(first, second),
             _ => None,
         };
-        FilePath { names: names.to_vec(), directory }
+        FilePath { names, directory }
     }
 
     /// The path of a file with this name in this directory.
@@ -81,51 +80,40 @@ impl FilePath {
     }
 }
 
-impl Route {
-    /// Parses a path whose leading slashes are one; a trailing slash makes no difference. With a method, routes that have it go
-    /// first. `None` for a path without a place here: an escaped slash or bytes that are not UTF-8 within a name, dots for a
-    /// name, or more names than any route has.
-    pub(crate) fn parse(path: &str, method: Option<&Method>) -> Option<Route> {
-        let rest = path.strip_prefix('/')?;
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let names: Vec<String> = match rest {
-            "" => Vec::new(),
-            rest => path::segments(rest).map(decoded).collect::<Option<_>>()?,
-        };
-        let place = Place::find(&names, method)?;
-        let name = |placeholder| place.name(placeholder, &names).unwrap_or_default().to_owned();
+impl Names {
+    /// The names in a path of this tree. With a method, places that have it go first. `None` for a path without a place here: an
+    /// escaped slash or bytes that are not UTF-8 within a name, dots for a name, or more names than any place has.
+    pub(crate) fn parse(path: &str, method: Option<&Method>) -> Option<Names> {
+        let route = Route::find(Tree::Python, path, method)?;
+        let name = |placeholder| route.name(placeholder).into_owned();
         let (user, index, project) = (name("{user}"), name("{index}"), name("{project}"));
         let stage = if index.is_empty() { String::new() } else { format!("{user}/{index}") };
-        let end = names.len() - usize::from(place.path.ends_with("/+yank"));
-        let is_above_file = |name: &String| ABOVE_FILES.contains(&name.as_str());
-        let word = names[..end].iter().position(is_above_file);
-        let mut file = word.map(|at| FilePath::of(&names[at + 1..end]));
-        if place.path.ends_with("/{filename}/provenance") {
-            file = names.get(end - 2..end - 1).map(FilePath::of);
-        }
-        Some(Route {
-            place,
+        let file = match route.place.path.ends_with("/{filename}/provenance") {
+            true => vec![name("{filename}")],
+            false => route.names_below(&ABOVE_FILES),
+        };
+        Some(Names {
+            place: route.place,
             user,
             stage,
             project: Project { name: ProjectName::normalize(&project).ok(), as_sent: project },
             version: name("{version}"),
-            file: file.unwrap_or_default(),
+            file: FilePath::of(file),
         })
     }
 
     /// This path below `simple` as one of the project that is called so, or of its version.
-    pub(crate) fn of_project_simple(&self) -> Option<Route> {
+    pub(crate) fn of_project_simple(&self) -> Option<Names> {
         let path = match self.place.path {
             "/{user}/{index}/simple" => "/{user}/{index}/{project}",
             "/{user}/{index}/simple/{project}" => "/{user}/{index}/{project}/{version}",
             _ => return None,
         };
-        let mut places = Place::all().iter();
-        let place = places.find(|place| place.tree == Tree::Python && place.path == path)?;
+        let place = Place::named(Tree::Python, path)?;
         let name = "simple".to_owned();
         let project = Project { name: ProjectName::parse(&name).ok(), as_sent: name };
         let version = self.project.as_sent.clone();
-        Some(Route { place, project, version, ..self.clone() })
+        Some(Names { place, project, version, ..self.clone() })
     }
 
     /// The stage in the path; `None` for `+api`, which all clients may read to find out where to log in.
@@ -135,11 +123,11 @@ impl Route {
     }
 }
 
-/// The route of a path below `simple`, which stands for the simple pages, unless a project is called so and is meant: if an index
+/// The names in a path below `simple`, which stands for the simple pages, unless a project is called so and is meant: if an index
 /// has it, with the version that the path names. Only clients of devpi's API ask mirrors for it.
-pub(crate) fn settled(ask: &Ask, route: Route) -> Route {
-    let Some(of_project) = route.of_project_simple() else { return route };
-    let Some(order) = ResolutionOrder::of(&ask.stored.index, &route.stage) else { return route };
+pub(crate) fn settled(ask: &Ask, names: Names) -> Names {
+    let Some(of_project) = names.of_project_simple() else { return names };
+    let Some(order) = ResolutionOrder::of(&ask.stored.index, &names.stage) else { return names };
     let version = of_project.version.as_str();
     let is_meant = match order.project(of_project.project.as_sent.as_str()) {
         Some(own) => {
@@ -150,18 +138,7 @@ pub(crate) fn settled(ask: &Ask, route: Route) -> Route {
             order.has_mirror() && ask.wants_json() && (version.is_empty() || is_version())
         }
     };
-    if is_meant { of_project } else { route }
-}
-
-/// A decoded name; `None` if a path cannot have it.
-fn decoded(segment: &str) -> Option<String> {
-    let name = path::decoded(segment).ok()?;
-    let is_name = !name.is_empty()
-        && name != "."
-        && name != ".."
-        && !name.contains(['/', '\\'])
-        && !name.chars().any(char::is_control);
-    is_name.then(|| name.into_owned())
+    if is_meant { of_project } else { names }
 }
 
 #[cfg(test)]
@@ -174,9 +151,9 @@ mod tests {
     #[track_caller]
     fn check(method: &str, path: &str, endpoint: Endpoint, names: &str) {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        let route = Route::parse(path, Some(&method)).expect(path);
-        assert_eq!(route.place.endpoint(&method), Some(endpoint), "{method} {path}");
-        let Route { user, stage, project, version, file, .. } = &route;
+        let found = Names::parse(path, Some(&method)).expect(path);
+        assert_eq!(found.place.endpoint(&method), Some(endpoint), "{method} {path}");
+        let Names { user, stage, project, version, file, .. } = &found;
         let of = if stage.is_empty() { user } else { stage };
         let found = format!("{of} {} {version} {}", project.as_sent, file.joined());
         assert_eq!(found.trim_end(), names, "{method} {path}");
@@ -232,18 +209,18 @@ mod tests {
 
     #[test]
     fn each_name_is_parsed() {
-        let route = |path| Route::parse(path, None).expect("a route");
-        let project = route("/u/i/A.B").project;
+        let parsed = |path| Names::parse(path, None).expect("a path");
+        let project = parsed("/u/i/A.B").project;
         assert_eq!(
             (project.name.as_ref().map(|name| name.as_str()), project.is_normalized()),
             (Some("a-b"), false)
         );
-        assert_eq!(route("/u/i/%C3%A4").project.name, None);
-        assert_eq!(route("/u/i").stage(), Some("u/i"));
-        assert_eq!(route("/u/i/+api").stage(), None);
-        let file = route("/u/i/+f/abc/0123456789abc/p-1.0.tar.gz").file;
+        assert_eq!(parsed("/u/i/%C3%A4").project.name, None);
+        assert_eq!(parsed("/u/i").stage(), Some("u/i"));
+        assert_eq!(parsed("/u/i/+api").stage(), None);
+        let file = parsed("/u/i/+f/abc/0123456789abc/p-1.0.tar.gz").file;
         assert!(file.place().is_some_and(|(_, name)| name == "p-1.0.tar.gz"));
-        assert_eq!(route("/u/i/+f/xyz/0123456789abc/p-1.0.tar.gz").file.place(), None);
+        assert_eq!(parsed("/u/i/+f/xyz/0123456789abc/p-1.0.tar.gz").file.place(), None);
     }
 
     #[test]
@@ -272,7 +249,7 @@ mod tests {
             "/u/i/p/1/+doc/a%2fb",
             "/u/i/%00",
         ] {
-            assert_eq!(Route::parse(path, None), None, "{path}");
+            assert_eq!(Names::parse(path, None), None, "{path}");
         }
     }
 }
