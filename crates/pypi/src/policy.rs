@@ -29,9 +29,9 @@ pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
-pub(crate) use self::shown::NameRules;
 pub use self::shown::{
-    RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any, shows_version,
+    NameRules, RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any,
+    shows_version,
 };
 pub use self::warnings::Warnings;
 
