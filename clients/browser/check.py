@@ -784,7 +784,7 @@ def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
-    pages = {"/": 200, "/+use": 200, "/status": 200, "/docs": 200, "/docs/aur": 200, "/+account": 200, "/nothing/is/here/at/all/of/it": 404}
+    pages = {"/": 200, "/+use": 200, "/status": 200, "/docs": 200, "/docs?q=yank": 200, "/docs/aur": 200, "/+account": 200, "/nothing/is/here/at/all/of/it": 404}
     aur = {
         "/packages/": 200,
         "/packages/?K=lib&SeB=n&SB=v": 200,
