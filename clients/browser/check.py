@@ -323,6 +323,10 @@ $$\\begin{aligned} a &= \\sum_{i=0}^n x_i^2 \\\\ &= \\sqrt[3]{b} \\end{aligned}$
 > A quotation, with a picture: ![one](https://e.example/picture.png)
 
 <details><summary>More</summary>Hidden until it is asked for.</details>
+
+A note is at the end[^1].
+
+[^1]: Here it is.
 """
 # A picture of one dot, and endings of names that a browser could run what is in the file for.
 PICTURE = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
@@ -784,7 +788,7 @@ def main():
     work = pathlib.Path(sys.argv[1])
     work.mkdir(parents=True, exist_ok=True)
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])))
-    pages = {"/": 200, "/+use": 200, "/status": 200, "/docs": 200, "/docs/aur": 200, "/+account": 200, "/nothing/is/here/at/all/of/it": 404}
+    pages = {"/": 200, "/+use": 200, "/status": 200, "/docs": 200, "/docs?q=yank": 200, "/docs/aur": 200, "/+account": 200, "/nothing/is/here/at/all/of/it": 404}
     aur = {
         "/packages/": 200,
         "/packages/?K=lib&SeB=n&SB=v": 200,

@@ -293,6 +293,18 @@ impl Mirrors {
         self.known(mirror, Subject::List, false).await.map(Some)
     }
 
+    /// The mirror's list of projects as it is in memory or on disk, however old: upstream is not asked.
+    pub async fn list_here(
+        self: &Arc<Mirrors>,
+        mirror: &Arc<Mirror>,
+    ) -> Option<Arc<UpstreamNames>> {
+        let known = match mirror.has_no_list {
+            true => None,
+            false => self.remembered(mirror, &Subject::List).await,
+        };
+        known?.names().cloned()
+    }
+
     /// The page by which a policy judges a project's files: the result of [`Mirrors::project`], or if that fails, what is
     /// remembered, however old. `None` if upstream has no such project.
     ///

@@ -1,17 +1,20 @@
 //! Files by their versions, and the version that installers take.
 
-use std::collections::BTreeMap;
-
 use crate::Version;
 
 /// These items by their versions, the lowest first. Versions that PEP 440 counts as the same are one.
 pub fn by_version<T>(items: impl IntoIterator<Item = (Version, T)>) -> Vec<(Version, Vec<T>)> {
-    let mut sorted: BTreeMap<Version, Vec<T>> = BTreeMap::new();
+    // Files of one version are mostly beside each other, and versions in their order: then few are compared.
+    let mut runs: Vec<(Version, Vec<T>)> = Vec::new();
     for (version, item) in items {
-        sorted.entry(version).or_default().push(item);
+        match runs.last_mut().filter(|(last, _)| last.as_str() == version.as_str()) {
+            Some((_, items)) => items.push(item),
+            None => runs.push((version, vec![item])),
+        }
     }
-    let mut versions: Vec<(Version, Vec<T>)> = Vec::new();
-    for (version, items) in sorted {
+    runs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut versions: Vec<(Version, Vec<T>)> = Vec::with_capacity(runs.len());
+    for (version, items) in runs {
         match versions.last_mut().filter(|(before, _)| before.is_same_release(&version)) {
             Some((_, before)) => before.extend(items),
             None => versions.push((version, items)),
@@ -42,6 +45,10 @@ mod tests {
         let found = by_version(items);
         let found: Vec<Vec<&str>> = found.into_iter().map(|(_, items)| items).collect();
         assert_eq!(found, [vec!["1.0", "1.0.0"], vec!["1.2"], vec!["1.10"]]);
+        let items = [("2", 'a'), ("1", 'b'), ("2", 'c'), ("2", 'd'), ("1", 'e')]
+            .map(|(text, item)| (Version::parse(text).expect(text), item));
+        let found = by_version(items).into_iter().map(|(_, items)| items);
+        assert_eq!(found.collect::<Vec<_>>(), [['b', 'e'].to_vec(), ['a', 'c', 'd'].to_vec()]);
     }
 
     #[test]

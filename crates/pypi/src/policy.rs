@@ -29,9 +29,9 @@ pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
-pub(crate) use self::shown::NameRules;
 pub use self::shown::{
-    RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any, shows_version,
+    NameRules, RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any,
+    shows_version,
 };
 pub use self::warnings::Warnings;
 
@@ -338,15 +338,18 @@ impl OnProject<'_> {
             return for_ever(RuleName::Cutoff, reason);
         }
         let days = self.cooldown_days?;
-        let unit = if days == 1 { "day" } else { "days" };
-        let reason = format!("younger than {days} {unit}");
+        // In words only for a file that is refused: most are not.
+        let reason = || {
+            let unit = if days == 1 { "day" } else { "days" };
+            format!("younger than {days} {unit}")
+        };
         let Some(since) = since else {
-            let reason = format!("perhaps {reason}, as nobody says when it was uploaded");
+            let reason = format!("perhaps {}, as nobody says when it was uploaded", reason());
             return for_ever(RuleName::Cooldown, reason);
         };
         let span = SignedDuration::from_hours(24 * i64::from(days));
         let until = since.checked_add(span).unwrap_or(Timestamp::MAX);
-        (now < until).then_some((RuleName::Cooldown, reason, Some(until)))
+        (now < until).then(|| (RuleName::Cooldown, reason(), Some(until)))
     }
 }
 

@@ -34,9 +34,7 @@ async fn send(file: &LazyLock<Reply>, head: &Parts) -> Response {
 
 /// `/docs`
 pub(crate) async fn show_docs(app: &App, head: &Parts) -> Response {
-    let here = docs::Here::of(app);
-    let page = docs::Documentation { site: Site::of(app, head), here, reference: &docs::REFERENCE };
-    page::send(&page, head, Audience::Everybody).await
+    page::send(&docs::Documentation::of(app, head), head, Audience::Everybody).await
 }
 
 #[derive(Template)]

@@ -1,6 +1,6 @@
 //! `/search` and `/search/suggest`: one question to every surface, and the results in groups.
 //!
-//! The work for a question is bounded: packages come from the snapshot's indexes; the names of projects are scanned, a million
+//! The work for a question is bounded: packages come from the snapshot's indexes; the names of projects, own and listed by upstreams, are scanned, a million
 //! in some milliseconds, and a bounded number of those with the words is looked at; articles are found by the start of their
 //! names, and longer words through the indexes over names and titles, and over texts. Only what the sender may read is found or counted.
 
@@ -15,7 +15,7 @@ use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
 use pypi::policy::{shown_versions, shows_all};
-use pypi::{ProjectName, Stage, Version};
+use pypi::{Stage, Version};
 use reply::Reply;
 use serde_json::json;
 use state::stored::Stored;
@@ -27,6 +27,7 @@ use crate::front::page::{self, Audience, Site};
 use crate::front::respond::{Conditions, respond};
 use crate::front::search_words::{distinct_words, normal};
 use crate::protocols::articles::search::snippets;
+use crate::protocols::python::upstream_names::{ListedNames, listed_names};
 use crate::published::article_texts::{Hits, Texts};
 
 /// Characters of a question that are looked for.
@@ -120,13 +121,18 @@ impl Question {
         let app = self.app.clone();
         // The index as it is: someone who types does not wait for the texts of the last commit.
         let texts = app.articles.texts.snapshot();
-        let finding = app.limits.cpu_pool.run(move || (self.groups(&texts), self.text));
+        let stored = app.live_store.snapshot_full().filter(|_| app.config.python.enabled);
+        let lists = match &stored {
+            Some(stored) => listed_names(&app, stored, &self.principal).await,
+            None => Vec::new(),
+        };
+        let finding = app.limits.cpu_pool.run(move || (self.groups(&texts, &lists), self.text));
         let (groups, text) = finding.await.map_err(HttpError::uncomputed)?;
         Ok((text, groups))
     }
 
     /// The results of each surface that is served.
-    fn groups(&self, texts: &Texts) -> Vec<Group> {
+    fn groups(&self, texts: &Texts, lists: &[ListedNames]) -> Vec<Group> {
         if self.text.is_empty() {
             return Vec::new();
         }
@@ -136,7 +142,7 @@ impl Question {
         let articles = stored.as_ref().filter(|_| config.article.enabled);
         self.packages()
             .into_iter()
-            .chain(projects.map(|stored| self.projects(stored)))
+            .chain(projects.map(|stored| self.projects(stored, lists)))
             .chain(articles.and_then(|stored| self.articles(stored, texts)))
             .collect()
     }
@@ -165,9 +171,9 @@ impl Question {
         })
     }
 
-    /// Projects of the stages that the sender may read: the one with this name, those whose names begin with it, those whose
-    /// names have all words.
-    fn projects(&self, stored: &Stored) -> Group {
+    /// Projects of the stages that the sender may read, and those that upstreams list: the one with this name, those whose names begin
+    /// with it, those whose names have all words.
+    fn projects(&self, stored: &Stored, lists: &[ListedNames]) -> Group {
         let words = distinct_words(&self.text, WORDS_MAX);
         let whole = self.text.split_whitespace().map(normal).collect::<Vec<_>>().join("-");
         let reader = &self.principal;
@@ -176,22 +182,32 @@ impl Question {
             stages.filter(|stage| stage.may_read(reader, Portion::Unnamed))
         };
         let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
-        let mut ranks: [Vec<(&Stage, &ProjectName, Vec<&str>)>; 3] = Default::default();
+        let mut ranks: [Vec<(&Arc<Stage>, &str, Vec<&str>)>; 3] = Default::default();
         let mut count = 0;
         // Those that begin so come first: of all that are found, only some are looked at.
         let begins = |name: &&str| name.starts_with(&*whole);
         let has_all = |name: &&str| words.iter().all(|word| name.contains(word.as_str()));
         let beginning = stages().flat_map(|stage| {
             let names = stage.names_from(&whole).take_while(begins).filter(has_all);
-            names.map(move |name| (stage, name))
+            names.map(move |name| (stage, name, false))
         });
         let others = stages().flat_map(|stage| {
             let names = stage.names_with(&words).filter(|name| !begins(name));
-            names.map(move |name| (stage, name))
+            names.map(move |name| (stage, name, false))
         });
+        let beginning_upstream = lists.iter().flat_map(|list| {
+            let names = list.beginning(stored, &whole).filter(has_all);
+            names.map(move |name| (list.mirror(), name, true))
+        });
+        let others_upstream = lists.iter().flat_map(|list| {
+            let names = list.with(stored, &words).filter(|name| !begins(name));
+            names.map(move |name| (list.mirror(), name, true))
+        });
+        let beginning = beginning.chain(beginning_upstream);
+        let others = others.chain(others_upstream);
         let now = Timestamp::now();
         let mut looked_at = 0;
-        for (stage, name) in beginning.chain(others).take(PROJECTS_LOOKED_AT_MAX) {
+        for (stage, name, is_listed) in beginning.chain(others).take(PROJECTS_LOOKED_AT_MAX) {
             looked_at += 1;
             if !may_read(stage, name) {
                 continue;
@@ -202,14 +218,16 @@ impl Question {
                 None => 2,
             };
             // Most are only counted.
-            if ranks[rank].len() == self.limit && shows_all(stage, name) {
-                count += 1;
-                continue;
-            }
-            let Some((name, project)) = stage.project_entry(name) else { continue };
-            let Some(versions) = shown_versions(stage, name, project, now) else { continue };
+            let is_full = ranks[rank].len() == self.limit;
+            let versions = if is_listed || is_full && shows_all(stage, name) {
+                Some(Vec::new())
+            } else {
+                let found = stage.project_entry(name);
+                found.and_then(|(name, project)| shown_versions(stage, name, project, now))
+            };
+            let Some(versions) = versions else { continue };
             count += 1;
-            if ranks[rank].len() < self.limit {
+            if !is_full {
                 ranks[rank].push((stage, name, versions));
             }
         }
@@ -218,9 +236,7 @@ impl Question {
             let newest = versions.iter().filter_map(|text| Version::parse(text).ok()).max();
             let [user, index] = [stage.name().user(), stage.name().index()];
             Item {
-                path: [user, index, name.as_str()]
-                    .map(|part| format!("/{}", page::in_path(part)))
-                    .concat(),
+                path: [user, index, name].map(|part| format!("/{}", page::in_path(part))).concat(),
                 name: name.to_string(),
                 note: newest.map(String::from).unwrap_or_default(),
                 text: stage.name().to_string(),

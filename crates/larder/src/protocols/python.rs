@@ -26,6 +26,7 @@ pub(crate) mod stages;
 pub(crate) mod status;
 pub(crate) mod tox_results;
 pub(crate) mod upload;
+pub(crate) mod upstream_names;
 pub(crate) mod users;
 pub(crate) mod write;
 pub(crate) mod yank;

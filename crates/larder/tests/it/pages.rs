@@ -313,6 +313,18 @@ fn browsers_get_errors_as_pages() {
     assert!(!response.header("allow").is_empty());
 }
 
+#[test]
+fn the_documentation_is_searched_by_words() {
+    let found = check_html(&small().get("/docs?q=YANK+version"));
+    found.says(["<h2>Python index</h2>", "<code>/{user}/{index}/{project}/{version}/+yank</code>"]);
+    found.lacks(["/livez</code>", "<h2>Articles</h2>", "<details"]);
+    let none = check_html(&small().get("/docs?q=%3Cnothing%3E"));
+    none.says(["No path is found", "value=\"&#60;nothing&#62;\""]);
+    // No words are all of it, where the lists are folded.
+    let all = check_html(&small().get("/docs?q=+"));
+    all.says(["id=\"start\"", "<details><summary>"]);
+}
+
 /// The files that a page loads are cacheable forever under their names, and there are no others.
 #[test]
 fn pages_load_a_style_sheet_and_a_script_that_never_change() {

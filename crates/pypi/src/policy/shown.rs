@@ -230,7 +230,7 @@ impl<'snapshot> VisibleProjects<'snapshot> {
 
 /// What policies say about whole projects by their names alone: for lists of upstreams, whose pages are not read.
 #[derive(Debug)]
-pub(crate) struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
+pub struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
 
 #[derive(Debug)]
 struct OfPolicy<'policy> {
@@ -274,7 +274,7 @@ impl<'policy> Names<'policy> {
 
 impl<'policy> NameRules<'policy> {
     /// The rules of the stage that is asked, and of the mirror.
-    pub(crate) fn of(
+    pub fn of(
         order: &ResolutionOrder<'policy>,
         mirror: &StageName,
         now: Timestamp,
@@ -300,7 +300,7 @@ impl<'policy> NameRules<'policy> {
     }
 
     /// Whether no file of a project with this name is given out.
-    pub(crate) fn refuse(&self, name: &str) -> bool {
+    pub fn refuse(&self, name: &str) -> bool {
         self.0.iter().any(|policy| {
             let is_allowed = policy.allowed.as_ref().is_none_or(|allowed| allowed.has(name));
             let is_known = || {

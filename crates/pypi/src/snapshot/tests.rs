@@ -37,6 +37,15 @@ fn check_names(stage: &Stage) {
     assert_eq!(beside(&mut stage.held_names()), names(&is_held));
     let is_quarantined = |project: &Project| !project.is_empty() && project.is_quarantined();
     assert_eq!(beside(&mut stage.quarantined_names()), names(&is_quarantined));
+    let mut latest: Vec<(Serial, &ProjectName, bool)> = stage
+        .project_traces()
+        .map(|(name, project)| (project.serial(), name, !project.is_empty()))
+        .collect();
+    latest.sort_unstable_by(|one, other| other.cmp(one));
+    latest.truncate(LATEST_MAX);
+    latest.retain(|(_, _, has_content)| *has_content);
+    let latest: Vec<&str> = latest.into_iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(stage.latest_projects().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), latest);
 }
 
 /// The kind of file at `path` below the stage: `found`, `metadata`, `gone` or `absent`.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
+use memchr::memmem::Finder;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -160,6 +161,47 @@ impl UpstreamNames {
         (0..self.ends.len()).map(|position| self.at(position))
     }
 
+    /// The names from this text on, ascending.
+    pub fn from<'names>(
+        &'names self,
+        text: &str,
+    ) -> impl Iterator<Item = &'names str> + use<'names> {
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.at(middle) < text {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        (low..self.ends.len()).map(|position| self.at(position))
+    }
+
+    /// The names that have all of these words in them, ascending; all if there are no words.
+    pub fn with<'names>(
+        &'names self,
+        words: &'names [String],
+    ) -> impl Iterator<Item = &'names str> {
+        let longest = words.iter().max_by_key(|word| word.len());
+        let finder = Finder::new(longest.map_or("", String::as_str));
+        let mut next = 0;
+        // The whole text is searched, which is much faster than name by name.
+        let found = std::iter::from_fn(move || {
+            while next < self.ends.len() {
+                let start = self.start(next);
+                let at = start + finder.find(&self.text.as_bytes()[start..])?;
+                let position = next + self.ends[next..].partition_point(|&end| end as usize <= at);
+                next = position + 1;
+                // It may begin in one name and end in another.
+                if at + finder.needle().len() <= self.ends[position] as usize {
+                    return Some(self.at(position));
+                }
+            }
+            None
+        });
+        found.filter(|name| words.iter().all(|word| name.contains(&**word)))
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -171,8 +213,12 @@ impl UpstreamNames {
     }
 
     fn at(&self, position: usize) -> &str {
-        let start = if position == 0 { 0 } else { self.ends[position - 1] };
-        &self.text[start as usize..self.ends[position] as usize]
+        &self.text[self.start(position)..self.ends[position] as usize]
+    }
+
+    /// Where a name begins in the text.
+    fn start(&self, position: usize) -> usize {
+        if position == 0 { 0 } else { self.ends[position - 1] as usize }
     }
 }
 

@@ -264,6 +264,23 @@ fn a_list_of_projects() {
     ] {
         assert_eq!(names.contains(name), expected, "{name}");
     }
+    let from = |text: &str| names.from(text).collect::<Vec<_>>();
+    assert_eq!(from(""), ["a", "b-c", "zope-interface"]);
+    assert_eq!((from("b"), from("b-d")), (vec!["b-c", "zope-interface"], vec!["zope-interface"]));
+    for (words, expected) in [
+        ("", "a b-c zope-interface"),
+        ("a", "a zope-interface"),
+        ("e - z", "zope-interface"),
+        ("c", "b-c zope-interface"),
+        // The end of one name and the start of the next.
+        ("cz", ""),
+        ("ab", ""),
+        ("interfaces", ""),
+    ] {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(names.with(&words).collect::<Vec<_>>().join(" "), expected, "{words:?}");
+    }
+    assert_eq!(UpstreamNames::default().with(&[]).count(), 0);
     let mut lines = Vec::new();
     names.write_lines(&mut lines).expect("memory");
     assert_eq!(lines, b"a\nb-c\nzope-interface\n");

@@ -1,27 +1,47 @@
-//! `/docs`: every surface with what one needs first, and below it its paths, out of the OpenAPI documents.
+//! `/docs`: every surface with what one needs first, and below it its paths, out of the OpenAPI documents; `/docs?q=` finds paths.
 
 use std::sync::LazyLock;
 
 use askama::Template;
+use http::request::Parts;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::front::page::Site;
 use crate::protocols::openapi::{ADMIN_OPENAPI, OPENAPI, PAGES_OPENAPI};
 
-/// The paths of each section, as HTML: they are the same on every server.
+/// The paths of each section: they are the same on every server.
 pub(super) static REFERENCE: LazyLock<Reference> = LazyLock::new(Reference::read);
 
 #[derive(Template)]
 #[template(path = "docs.html")]
 pub(super) struct Documentation {
-    pub(super) site: Site,
-    pub(super) here: Here,
-    pub(super) reference: &'static Reference,
+    site: Site,
+    here: Here,
+    reference: &'static Reference,
+    /// The words that paths are searched for, and what is found, by section.
+    query: String,
+    found: Vec<(&'static str, String)>,
+}
+
+impl Documentation {
+    pub(super) fn of(app: &App, head: &Parts) -> Documentation {
+        let pairs = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
+        let query = pairs.filter(|(name, _)| name == "q").map(|(_, value)| value).next();
+        let query: String =
+            query.unwrap_or_default().trim().chars().take(WORDS_CHARS_MAX).collect();
+        Documentation {
+            site: Site::of(app, head),
+            here: Here::of(app),
+            reference: &REFERENCE,
+            found: REFERENCE.find(&query),
+            query,
+        }
+    }
 }
 
 /// What this server has switched on.
-pub(super) struct Here {
+struct Here {
     aur: bool,
     lacks_aur_source: bool,
     python: bool,
@@ -31,7 +51,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    pub(super) fn of(app: &App) -> Here {
+    fn of(app: &App) -> Here {
         let config = &app.config;
         Here {
             aur: app.aur.is_on(),
@@ -44,49 +64,70 @@ impl Here {
     }
 }
 
-/// The lists of paths, each of the operations with certain tags.
-pub(super) struct Reference {
-    accounts: String,
-    aur: String,
-    python: String,
-    articles: String,
-    changes: String,
-    actions: String,
-    operations: String,
-    pages: String,
-    admin: String,
-}
+/// The sections of the page with a list of paths: the title of each, and the tags of its operations.
+const SECTIONS: [(&str, &[&str]); 8] = [
+    ("Users and tokens", &["accounts"]),
+    ("AUR packages", &["rpc", "version 6", "dumps"]),
+    ("Python index", &["python"]),
+    ("Articles", &["articles"]),
+    ("What changed", &["changes"]),
+    ("Actions", &["actions"]),
+    ("Health and metrics", &["operations"]),
+    ("Pages for people", &["documentation"]),
+];
+
+/// The title of the section of the other listener's paths.
+const ADMIN: &str = "Administration";
+
+/// Characters of a search.
+const WORDS_CHARS_MAX: usize = 200;
+
+/// The lists of paths, by the titles of their sections.
+pub(super) struct Reference(Vec<(&'static str, Vec<Operation>)>);
 
 impl Reference {
     fn read() -> Reference {
         let read = |text| serde_json::from_str::<Value>(text).expect("our own document is JSON");
         let [document, pages, admin] = [OPENAPI, PAGES_OPENAPI, ADMIN_OPENAPI].map(read);
-        let of = |tags: &[&str]| {
+        let section = |(title, tags): (&'static str, &[&str])| {
             let both = [&document, &pages].map(|document| operations(document, Some(tags)));
-            rendered(both.into_iter().flatten().collect())
+            (title, both.into_iter().flatten().collect())
         };
-        Reference {
-            accounts: of(&["accounts"]),
-            aur: of(&["rpc", "version 6", "dumps"]),
-            python: of(&["python"]),
-            articles: of(&["articles"]),
-            changes: of(&["changes"]),
-            actions: of(&["actions"]),
-            operations: of(&["operations"]),
-            pages: of(&["documentation"]),
-            admin: rendered(operations(&admin, None)),
-        }
+        let mut sections: Vec<_> = SECTIONS.into_iter().map(section).collect();
+        sections.push((ADMIN, operations(&admin, None)));
+        Reference(sections)
+    }
+
+    /// The list of the section with this title, folded, as HTML.
+    fn list(&self, title: &str) -> String {
+        let section = self.0.iter().find(|(it, _)| *it == title);
+        let operations = section.map(|(_, operations)| operations.iter().collect());
+        Operations { operations: operations.unwrap_or_default(), is_folded: true }.html()
+    }
+
+    /// The paths that have all of these words in them or in what is said of them, by section.
+    fn find(&self, query: &str) -> Vec<(&'static str, String)> {
+        let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        let found = self.0.iter().filter_map(|(title, operations)| {
+            let operations = operations.iter().filter(|it| it.has_all(&words)).collect();
+            let found = Operations { operations, is_folded: false };
+            (!words.is_empty() && !found.operations.is_empty()).then(|| (*title, found.html()))
+        });
+        found.collect()
     }
 }
 
 #[derive(Template)]
 #[template(path = "operations.html")]
-struct Operations {
-    operations: Vec<Operation>,
+struct Operations<'a> {
+    operations: Vec<&'a Operation>,
+    is_folded: bool,
 }
 
-fn rendered(operations: Vec<Operation>) -> String {
-    Operations { operations }.render().expect("a template without conditions renders")
+impl Operations<'_> {
+    fn html(&self) -> String {
+        self.render().expect("a template of texts renders")
+    }
 }
 
 /// A path, and its answer.
@@ -95,6 +136,24 @@ struct Operation {
     /// Paths that answer the same.
     also: Vec<String>,
     methods: Vec<Method>,
+}
+
+impl Operation {
+    fn has_all(&self, words: &[String]) -> bool {
+        let said = |method: &Method| {
+            let summary = method.summary.iter().map(|piece| &*piece.text);
+            format!(
+                "{} {} {}",
+                method.name,
+                summary.collect::<String>(),
+                method.parameters.join(" ")
+            )
+        };
+        let methods: Vec<String> = self.methods.iter().map(said).collect();
+        let text = format!("{} {} {}", self.path, self.also.join(" "), methods.join(" "));
+        let text = text.to_lowercase();
+        words.iter().all(|word| text.contains(word.as_str()))
+    }
 }
 
 struct Method {

@@ -1,7 +1,7 @@
 //! `/{user}/{index}` for people: its bases, who may do what, its projects, how to point a client at it, and the last releases.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use account::{Portion, Principal};
@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use pypi::devpi::View;
 use pypi::policy::{shown_versions, shows_any};
 use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
-use record::Serial;
 
 use super::policies;
 use super::upstream::Upstream;
@@ -26,6 +25,9 @@ use crate::protocols::python::rights::unreadable;
 /// Projects on one page, and releases that are shown.
 const PAGE: usize = 100;
 const RELEASES: usize = 10;
+
+/// Projects whose files a policy may have to judge to say how many are hidden.
+const JUDGED_MAX: usize = 1_000;
 
 /// Mirrors that have a chart: an index may inherit from many.
 const UPSTREAMS: usize = 10;
@@ -130,7 +132,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     // Looking at all projects of a large index takes a while: other tasks of this thread move to another.
     let (projects, next, releases, hidden) = tokio::task::block_in_place(|| {
         if !may_read {
-            return (Vec::new(), None, Vec::new(), 0);
+            return (Vec::new(), None, Vec::new(), None);
         }
         let (projects, next) = projects(found, &query, after.as_deref());
         (projects, next, releases(found, &principal), hidden_projects(found))
@@ -155,7 +157,9 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         projects,
         next,
         releases,
-        hidden: (hidden > 0).then(|| display::count(hidden, "project is", "projects are")),
+        hidden: hidden
+            .filter(|&hidden| hidden > 0)
+            .map(|hidden| display::count(hidden, "project is", "projects are")),
         site,
     };
     Ok(page::send(&page, &ask.head, Audience::Reader).await)
@@ -199,10 +203,13 @@ fn projects<'a>(
     query: &str,
     after: Option<&str>,
 ) -> (Vec<Line<'a>>, Option<String>) {
-    let wanted = [query.trim().to_lowercase().replace(['_', '.'], "-")];
-    let now = Timestamp::now();
-    let wanted = stage.names_with(&wanted).filter(|name| after.is_none_or(|after| *name > after));
-    let mut found = wanted.filter_map(|name| {
+    let words = [query.trim().to_lowercase().replace(['_', '.'], "-")];
+    let (now, after) = (Timestamp::now(), after.unwrap_or_default());
+    let wanted: Box<dyn Iterator<Item = &str>> = match words[0].is_empty() {
+        true => Box::new(stage.names_from(after)),
+        false => Box::new(stage.names_with(&words)),
+    };
+    let mut found = wanted.filter(|name| *name > after).filter_map(|name| {
         let (name, project) = stage.project_entry(name)?;
         Some((name, project, shown_versions(stage, name, project, now)?))
     });
@@ -227,28 +234,25 @@ fn projects<'a>(
     (lines, next)
 }
 
-/// How many of its projects a policy hides, or their owner.
-fn hidden_projects(stage: &Arc<Stage>) -> usize {
+/// How many of its projects a policy hides, or their owner; `None` if more than [`JUDGED_MAX`] would have to be looked at.
+fn hidden_projects(stage: &Arc<Stage>) -> Option<usize> {
     let now = Timestamp::now();
-    stage.names().filter(|name| !shows_any(stage, name, now)).count()
+    let is_hidden = |name: &&str| !shows_any(stage, name, now);
+    if stage.config().policy.is_none() {
+        // Only its owner hides anything.
+        return Some(stage.quarantined_names().map(|name| name.as_str()).filter(is_hidden).count());
+    }
+    let is_bounded = stage.names().nth(JUDGED_MAX).is_none();
+    is_bounded.then(|| stage.names().filter(is_hidden).count())
 }
 
 /// The releases with the files that came last into the projects that changed last.
 fn releases<'a>(stage: &'a Stage, principal: &Principal) -> Vec<Release<'a>> {
-    let mut newest: BinaryHeap<Reverse<(Serial, &ProjectName)>> = BinaryHeap::new();
-    for (name, project) in stage.projects() {
-        let is_newer = newest.peek().is_none_or(|oldest| project.serial() > oldest.0.0);
-        if is_newer || newest.len() < RELEASES {
-            newest.push(Reverse((project.serial(), name)));
-        }
-        if newest.len() > RELEASES {
-            newest.pop();
-        }
-    }
-    let names = newest.into_iter().map(|Reverse((_, name))| name);
-    let readable = names.filter(|name| stage.may_read(principal, Portion::Project(name.as_str())));
+    let readable = stage
+        .latest_projects()
+        .filter(|(name, _)| stage.may_read(principal, Portion::Project(name.as_str())))
+        .take(RELEASES);
     let mut files: Vec<(&ProjectName, &ReleaseFile)> = readable
-        .filter_map(|name| Some((name, stage.project(name.as_str())?)))
         .flat_map(|(name, project)| {
             let judge = policy::judge(stage, stage, name);
             let files = project.release_files().map(move |file| (name, file));

@@ -1,6 +1,6 @@
 //! Searching projects by name: over all stages, as a page or JSON, and over one stage by XML-RPC, for `pip search`.
 //!
-//! It scans the names of all projects of the stages that the sender may read, until the page is full. A million names take some
+//! It scans the names of all projects of the stages that the sender may read, and of those that upstreams list, until the page is full. A million names take some
 //! milliseconds, on a thread for computations; no index has to be kept up to date.
 
 mod xml_rpc;
@@ -28,6 +28,7 @@ use super::project::readable;
 use super::refused::Refused;
 use super::reply;
 use super::rights::{About, check_reader, no_stage};
+use super::upstream_names::{ListedNames, listed_names};
 use super::write::whole_body;
 use crate::app::App;
 use crate::front::display::in_path;
@@ -81,11 +82,33 @@ impl Hit {
     }
 }
 
+/// A project that a search has found.
+enum Found<'a> {
+    /// One of a stage, with the versions that it shows.
+    Own(&'a Stage, &'a ProjectName, &'a Project, Vec<&'a str>),
+    /// One that the upstream of a mirror lists: nothing else is known of it.
+    Listed(&'a Stage, &'a str),
+}
+
+impl Found<'_> {
+    fn hit(self) -> Hit {
+        match self {
+            Found::Own(stage, name, project, versions) => Hit::of(stage, name, project, versions),
+            Found::Listed(mirror, name) => Hit {
+                stage: mirror.name().to_string(),
+                project: name.to_owned(),
+                version: None,
+                metadata: None,
+            },
+        }
+    }
+}
+
 fn has_all(name: &str, words: &[String]) -> bool {
     words.iter().all(|word| name.contains(word.as_str()))
 }
 
-/// `/+search?query=…&page=…`: projects whose names have all words, by stage and name.
+/// `/+search?query=…&page=…`: projects whose names have all words, by stage and name, and then those that upstreams list.
 pub(crate) async fn search(ask: &Ask) -> Result<Response, Refused> {
     let query = ask.parameter("query").unwrap_or_default();
     let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());
@@ -93,9 +116,13 @@ pub(crate) async fn search(ask: &Ask) -> Result<Response, Refused> {
     let principal = ask.principal().await?;
     let words = distinct_words(&query, WORDS_MAX);
     let stored = ask.stored.clone();
+    let lists = listed_names(&ask.app, &stored, &principal).await;
     // Looking through many names takes long.
-    let scanning =
-        ask.app.limits.cpu_pool.run(move || scan(&stored, &principal, &words, (page - 1) * PAGE));
+    let scanning = ask
+        .app
+        .limits
+        .cpu_pool
+        .run(move || scan(&stored, &lists, &principal, &words, (page - 1) * PAGE));
     let (hits, has_more) = scanning.await.map_err(HttpError::uncomputed)?;
     let has_more = has_more && has_next(page);
     let summaries = summaries(&ask.app, &hits).await?;
@@ -127,6 +154,7 @@ fn has_next(page: usize) -> bool {
 /// Up to a page of hits after the first `skipped`, and whether there are more.
 fn scan(
     stored: &Stored,
+    lists: &[ListedNames],
     principal: &Principal,
     words: &[String],
     skipped: usize,
@@ -142,14 +170,15 @@ fn scan(
     let shown = readable.filter_map(|(stage, name)| {
         let (name, project) = stage.project_entry(name)?;
         let versions = shown_versions(stage, name, project, now)?;
-        Some((stage, name, project, versions))
+        Some(Found::Own(stage, name, project, versions))
     });
-    let mut found = shown.skip(skipped);
-    let hits = found
-        .by_ref()
-        .take(PAGE)
-        .map(|(stage, name, project, versions)| Hit::of(stage, name, project, versions))
-        .collect();
+    let listed = lists.iter().flat_map(|list| {
+        let names = list.with(stored, words);
+        let names = names.filter(|name| list.mirror().may_read(principal, Portion::Project(name)));
+        names.map(|name| Found::Listed(list.mirror(), name))
+    });
+    let mut found = shown.chain(listed).skip(skipped);
+    let hits = found.by_ref().take(PAGE).map(Found::hit).collect();
     (hits, found.next().is_some())
 }
 

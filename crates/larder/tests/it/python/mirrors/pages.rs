@@ -4,9 +4,11 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
+use crate::asking::Ask;
 use crate::browser::unescaped;
 use crate::pages::check_harmless;
 use crate::python::people::page as page_of;
+use crate::python::sdist;
 use crate::shown::shown;
 
 const METADATA: &str = "Metadata-Version: 2.1\nName: foo\nVersion: 2.0\nSummary: Does <b>one</b> thing\nLicense: MIT\n\
@@ -85,6 +87,47 @@ fn a_page_shows_what_upstream_has_now() {
     upstream.break_with(Some(500));
     let kept = browse(&index, "/alice/dev/foo");
     assert!(kept.contains("foo-7.0.tar.gz"), "{kept}");
+}
+
+#[test]
+fn searches_find_the_names_that_upstreams_list() {
+    let upstream = upstream_of(b"content");
+    upstream.offer("/simple/", list(&["foo", "food", "seafood", "soup"]));
+    let index = start();
+    index.stage("alice/dev", json!({}));
+    index.upload("alice/dev", "food-2.0.zip", &sdist("x"));
+    mirror(&index, &upstream, json!({"acl_read": ["alice"], "policy_deny": ["soup"]}));
+    let found = |ask: Ask, path: &str| -> Vec<String> {
+        let answer = ask.json().get(path).expect(200).json();
+        let projects = |group: &Value| group["title"] == "Python projects";
+        let items = match answer["groups"].as_array() {
+            Some(groups) => {
+                groups.iter().find(|it| projects(it)).expect("a group")["items"].clone()
+            }
+            None => answer["result"]["items"].clone(),
+        };
+        let said = |item: &Value| {
+            let version = item["version"].as_str().or(item["note"].as_str()).unwrap_or_default();
+            let url = item["url"].as_str().expect("a URL");
+            let path = url.find("/alice/").map_or(url, |at| &url[at..]);
+            format!("{path} {version}").trim_end().to_owned()
+        };
+        items.as_array().expect("items").iter().map(said).collect()
+    };
+    // No search asks an upstream.
+    assert_eq!(found(index.alice(), "/search/suggest?q=foo"), ["/alice/dev/food 2.0"]);
+    index.alice().get("/alice/up/+simple/").expect(200);
+    let asked = upstream.requests().len();
+    let all = ["/alice/up/foo", "/alice/dev/food 2.0", "/alice/up/food", "/alice/up/seafood"];
+    assert_eq!(found(index.alice(), "/search/suggest?q=foo"), all);
+    let all = ["/alice/dev/food 2.0", "/alice/up/foo", "/alice/up/food", "/alice/up/seafood"];
+    assert_eq!(found(index.alice(), "/+search?query=foo"), all);
+    assert_eq!(found(index.alice(), "/+search?query=sea+food"), ["/alice/up/seafood"]);
+    // Neither what a policy refuses nor what one may not read.
+    assert!(found(index.alice(), "/+search?query=soup").is_empty());
+    assert_eq!(found(index.anybody(), "/+search?query=foo"), ["/alice/dev/food 2.0"]);
+    assert_eq!(found(index.anybody(), "/search/suggest?q=foo"), ["/alice/dev/food 2.0"]);
+    assert_eq!(upstream.requests().len(), asked);
 }
 
 /// Metadata that does not come, or is too long, keeps nobody from the page.
