@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, texts};
 use crate::shown::shown_json;
 use crate::wait_until;
 
@@ -494,8 +494,6 @@ fn whoever_applies_the_feed_has_what_is_there() {
         writer.join().expect("the writer ends well");
     });
     let list = server.get("/articles?limit=1000").json();
-    let listed = list["articles"].as_array().expect("articles").iter();
-    let listed: Vec<&str> = listed.map(|it| it["name"].as_str().expect("a name")).collect();
-    assert_eq!(known.iter().collect::<Vec<_>>(), listed);
+    assert!(known.iter().eq(&texts(&list["articles"], "name")), "{list}");
     assert!(known.contains("end"));
 }

@@ -7,7 +7,7 @@ mod files;
 mod json;
 mod offline;
 mod one_name;
-mod pages;
+pub(super) mod pages;
 mod prefetch;
 mod prefetch_by_server;
 mod replaced;
@@ -43,27 +43,32 @@ fn start() -> Index {
     Index::start_with(allow_this_machine)
 }
 
-fn fresh_for_long() -> Index {
+pub(super) fn fresh_for_long() -> Index {
+    fresh_for_long_with(|_| ())
+}
+
+pub(super) fn fresh_for_long_with(change: impl FnOnce(&mut Config)) -> Index {
     Index::start_with(|config| {
         allow_this_machine(config);
         config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+        change(config);
     })
 }
 
-pub(super) fn list(names: &[&str]) -> Offer {
+pub(crate) fn list(names: &[&str]) -> Offer {
     let projects: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
     Offer::json(json!({"meta": {"api-version": "1.1"}, "projects": projects}).to_string())
 }
 
 /// A page with these files as they are described.
-pub(super) fn page(project: &str, files: Value) -> Offer {
+pub(crate) fn page(project: &str, files: Value) -> Offer {
     Offer::json(
         json!({"meta": {"api-version": "1.1"}, "name": project, "files": files}).to_string(),
     )
 }
 
 /// A file on a page, at `/files/` of the upstream.
-pub(super) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
+pub(crate) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
     let url = upstream.url(&format!("/files/{filename}"));
     json!({"filename": filename, "url": url, "hashes": {"sha256": Digest::of(content).to_string()},
         "size": content.len(), "upload-time": "2026-01-31T12:00:00.000000Z"})
@@ -101,7 +106,7 @@ pub(super) fn mirror(index: &Index, upstream: &Upstream, settings: Value) {
     index.stage("alice/up", config);
 }
 
-fn json_page(client: Client, stage: &str, project: &str) -> Response {
+pub(super) fn json_page(client: Client, stage: &str, project: &str) -> Response {
     client.get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE])
 }
 

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::*;
-use crate::asking::each;
+use crate::asking::{each, texts};
 use crate::shown::shown_json;
 
 /// The stage `alice/dev` on a mirror of a project that has a file with a digest and a yanked one without.
@@ -97,10 +97,7 @@ fn a_project_with_many_files_is_sent_in_portions() {
     let index = start();
     mirror(&index, &upstream, json!({"policy_deny": ["foo==2.999"]}));
     let get = |target: &str| index.anybody().json().get(target);
-    let links = |data: &Value| {
-        let links = data["+links"].as_array().expect("links").iter();
-        links.map(|link| link["href"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
-    };
+    let links = |data: &Value| texts(&data["+links"], "href");
     let all = get("/alice/up/foo");
     let message = all.json()["message"].clone();
     let message = message.as_str().expect("a message");
