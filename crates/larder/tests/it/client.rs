@@ -214,6 +214,13 @@ impl Response {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
+    /// Its lines, each of which is JSON.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let text = self.text();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     /// The names of the packages in the answer, or of a suggestion, with blanks between; or the error.
     #[track_caller]
     pub(crate) fn names(&self) -> String {

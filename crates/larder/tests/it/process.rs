@@ -63,6 +63,12 @@ impl Done {
         Done { asked: format!("{command:?}"), ..done }
     }
 
+    /// The JSON that it printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// [`Done::of`] a command that must end soon, even if it could go on forever.
     pub(crate) fn in_time(command: &mut Command) -> Done {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

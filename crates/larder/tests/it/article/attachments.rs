@@ -41,8 +41,7 @@ pub(super) fn names(server: &TestServer, article: &str) -> Vec<String> {
 
 /// The feed's changes of attachments.
 pub(super) fn told(server: &TestServer) -> Vec<Value> {
-    let lines = server.get("/changes?surface=articles&since=0").text();
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines = server.get("/changes?surface=articles&since=0").json_lines().into_iter();
     lines.filter(|line| line["type"] == "attachment").collect()
 }
 

@@ -132,9 +132,8 @@ fn an_article_is_a_draft_as_long_as_its_latest_version_says_so() {
 
 /// The changes that a reader is told: `kind name version by`.
 fn told(reader: &Ask) -> Vec<String> {
-    let lines = reader.get("/changes?surface=articles&since=0").expect(200).text();
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let changes = lines.filter(|line| line["kind"].is_string());
+    let lines = reader.get("/changes?surface=articles&since=0").expect(200).json_lines();
+    let changes = lines.into_iter().filter(|line| line["kind"].is_string());
     let said = changes.map(|change| {
         let version = change["version"].as_u64().map(|it| it.to_string()).unwrap_or_default();
         let [kind, name, by] = ["kind", "name", "by"].map(|it| change[it].as_str().unwrap_or(""));

@@ -102,15 +102,13 @@ fn lists_have_a_renamed_article_once_under_its_new_name() {
 fn the_feed_tells_of_a_removed_and_an_added_name_at_once() {
     let server = two_versions();
     renamed(&server, "a%20b/2", TO);
-    let feed = server.get("/changes?surface=articles&since=0").text();
-    let news: Vec<Value> =
-        feed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let news = server.get("/changes?surface=articles&since=0").json_lines();
     let of = |name: &str, kind: &str| {
         let found = news.iter().find(|it| it["name"] == name && it["kind"] == kind);
-        found.unwrap_or_else(|| panic!("{kind} {name}: {feed}"))["serial"].clone()
+        found.unwrap_or_else(|| panic!("{kind} {name}: {news:?}"))["serial"].clone()
     };
     assert_eq!(of("a b", "removed"), of("guide/x,y", "added"));
-    assert_eq!(news.iter().filter(|it| it["name"] == "guide/x,y").count(), 1, "{feed}");
+    assert_eq!(news.iter().filter(|it| it["name"] == "guide/x,y").count(), 1, "{news:?}");
 }
 
 /// A server on which `a` has become `b`, and a new `a` was written.

@@ -103,11 +103,8 @@ fn what_cannot_be_asked_is_refused() {
     let wrong = [("Authorization", "Bearer larder_0")];
     server.client.get_with("/changes?surface=python", &wrong).expect(401);
     // Without a surface, all of them are listed.
-    let text = server.get("/changes").text();
-    let feeds: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let names: Vec<_> = feeds.iter().map(|feed| feed["surface"].clone()).collect();
-    assert_eq!(names, ["python", "articles"]);
+    let feeds = server.get("/changes").json_lines();
+    assert_eq!(texts(&json!(feeds), "surface"), ["python", "articles"]);
     let next = feeds[1]["next"].as_str().expect("a position");
     assert!(changes(&server.anybody(), "articles", next).changes.is_empty());
 }

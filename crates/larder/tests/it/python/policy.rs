@@ -17,6 +17,7 @@ use testbed::{Offer, Upstream};
 
 use super::mirrors::{
     self, JSON_PAGE, allow_this_machine, fresh_for_long, fresh_for_long_with, list, mirror,
+    mirror_of,
 };
 use super::{Index, JSON, Response, path, sdist};
 use crate::asking::texts;
@@ -158,8 +159,7 @@ fn what_is_too_young_is_refused_under_every_address() {
 #[test]
 fn a_file_appears_when_it_has_matured() {
     let upstream = upstream_of(&[]);
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     // In a moment it will be seven days old.
     let mature_at = Timestamp::now() + SignedDuration::from_secs(3);
@@ -189,8 +189,7 @@ fn a_file_appears_when_it_has_matured() {
 #[test]
 fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
     let upstream = upstream_of(&[Theirs("foo-1.0.tar.gz", None)]);
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({"policy_cutoff": "2020-01-01"}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cutoff": "2020-01-01"}));
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 0);
     let patch =
         json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});

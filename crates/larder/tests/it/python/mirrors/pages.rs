@@ -43,8 +43,7 @@ fn upstream_of_versions() -> Upstream {
 #[test]
 fn a_mirrored_project_has_a_page() {
     let upstream = upstream_of_versions();
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cutoff": "2050-01-01"}));
+    let index = mirror_of(start(), &upstream, json!({"policy_cutoff": "2050-01-01"}));
     let html = index.browse("/alice/up/foo").html();
     html.lacks("<script>alert");
     assert_snapshot!("mirrored_project", shown(&html));
@@ -65,8 +64,7 @@ fn a_mirrored_project_has_a_page() {
 #[test]
 fn a_page_shows_what_upstream_has_now() {
     let upstream = upstream_of_versions();
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let before = index.browse("/alice/dev/foo").html();
     assert_eq!(before, index.browse("/alice/dev/foo").html());
@@ -88,8 +86,7 @@ fn a_page_does_without_metadata() {
             true => upstream.offer(place, Offer::file("x".repeat(2 << 20))),
             false => upstream.hold(place),
         }
-        let index = start();
-        mirror(&index, &upstream, json!({}));
+        let index = mirror_of(start(), &upstream, json!({}));
         let html = index.browse("/alice/up/foo/2.0").html();
         html.says("foo-2.0.tar.gz");
         html.lacks("Does ");
@@ -108,8 +105,7 @@ fn four_thousand_files_are_a_short_page() {
         .map(|name| file(&upstream, &name, b"x"))
         .collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let html = index.browse("/alice/up/foo").html();
     assert!(html.len() < 50_000, "{}", html.len());
     let all = "href=\"/alice/up/foo?versions=all#versions\">All 2000 versions";
@@ -145,8 +141,7 @@ fn a_version_of_many_files() {
     let named = named.chain(["foo-1.tar.gz".to_owned()]);
     let files: Vec<Value> = named.map(|name| file(&upstream, &name, b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let listed = |html: &str| html.matches(", 1 B</span>").count();
     for path in ["/alice/up/foo", "/alice/up/foo/1.0.0"] {
         let html = index.browse(path).html();
@@ -174,8 +169,7 @@ fn files_are_chosen_by_python_and_platform() {
     ];
     let files: Vec<Value> = names.iter().map(|name| file(&upstream, name, b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let html = index.browse("/alice/up/foo?python=cp310&platform=manylinux2014_x86_64").html();
     assert_snapshot!("chosen_files", files_of(&html));
     assert_snapshot!(

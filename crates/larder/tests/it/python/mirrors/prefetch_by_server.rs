@@ -13,9 +13,7 @@ const AT: &str = "/alice/up/+prefetch";
 
 /// A mirror of this upstream, `alice/up`.
 fn index_of(upstream: &Upstream, settings: Value) -> Index {
-    let index = fresh_for_long();
-    mirror(&index, upstream, settings);
-    index
+    mirror_of(fresh_for_long(), upstream, settings)
 }
 
 #[track_caller]

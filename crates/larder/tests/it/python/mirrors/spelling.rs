@@ -24,8 +24,7 @@ fn check(upstream: &Upstream, project: Offer) {
         // No other spelling is known there.
         upstream.offer(path, Offer::file(path));
     }
-    let index = super::fresh_for_long();
-    mirror(&index, upstream, json!({}));
+    let index = mirror_of(super::fresh_for_long(), upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let start = "https://index.example/alice/up/+upstream/";
     let expected: Vec<String> = SPELLINGS.iter().map(|[path, _]| upstream.url(path)).collect();

@@ -8,8 +8,7 @@ use crate::asking::Says as _;
 fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
     let upstream = upstream_of(&FILES);
     upstream.offer("/simple/", list(&["foo", "own"]));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_cooldown_days": 1}));
     index.alice().upload("alice/dev", &Upload::of("own-1.0.zip", &sdist("one"))).expect(200);
     let target = format!("/alice/dev/+upstream/{}/files/own-2.0.zip", upstream.host());
@@ -65,8 +64,7 @@ fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     let upstream = upstream_of(&FILES);
     // A stranger has registered one of our names, and one that is pinned to a base.
     upstream.offer("/simple/", list(&["foo", "secret-one", "acme-two"]));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 1}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cooldown_days": 1}));
     index.stage("alice/base", json!({}));
     index.upload("alice/base", "secret_one-1.0.zip", &sdist("one"));
     let config = json!({"bases": ["alice/base", "alice/up"], "base_pins": ["acme-*=alice/base"]});
