@@ -578,54 +578,6 @@ fn ended_credentials_may_no_more_than_none() {
     }
 }
 
-/// What a job may upload is decided at the upload: by the project, the index, and its publishers as of then.
-#[test]
-fn a_publisher_uploads_what_the_index_names() {
-    let mut world = World::new();
-    let sender = world.sender(Publisher);
-    let uploads = |world: &World, stage_name: &str, project: &str| {
-        let project = ProjectName::normalize(project).expect("a name");
-        let filename = Filename::parse(&format!("{project}-2.0.tar.gz")).expect("a name");
-        let version = Version::parse("2.0").expect("a version");
-        let wish = UploadFile { stage: stage(stage_name), project, filename, version, ..upload() };
-        may(wish.decide(&world.basis(sender.clone())).map(drop))
-    };
-    assert!(uploads(&world, "owner/dev", "p"));
-    assert!(!uploads(&world, "owner/dev", "other"));
-    assert!(uploads(&world, "owner/prod", "p"), "it names the same publisher");
-    let replacement = UploadFile { digest: Digest::of(b"other"), ..upload() };
-    let replaced = replacement.decide(&world.basis(sender.clone()));
-    assert!(!may(replaced.map(drop)), "it only adds files");
-    let change = |edit: Value| ChangeIndex {
-        stage: stage("owner/dev"),
-        edit: ConfigEdit::parse(&edit).expect("an edit"),
-        is_noop_an_error: false,
-        seen: None,
-    };
-    world.carry_out(&change(json!({"trusted_publishers": []}))).expect("a change");
-    assert!(!uploads(&world, "owner/dev", "p"), "a publisher that is removed uploads no more");
-    let all = PUBLISHER.replace("p https", "* https");
-    world.carry_out(&change(json!({"trusted_publishers": [all]}))).expect("a change");
-    assert!(uploads(&world, "owner/dev", "other"));
-}
-
-/// A publisher has to be of a known issuer, and has to name what is never given twice.
-#[test]
-fn what_an_index_may_name() {
-    let world = World::new();
-    let refused = |publisher: &str| {
-        let edit = edit(json!([format!("trusted_publishers+={publisher}")]));
-        let wish =
-            ChangeIndex { stage: stage("owner/dev"), edit, is_noop_an_error: false, seen: None };
-        wish.decide(&world.basis(Sender::Command)).map(drop).map_err(|error| error.to_string())
-    };
-    let text = refused("p https://other.example sub=1").expect_err("an unknown issuer");
-    assert!(text.contains("`https://other.example` is not one of"), "{text}");
-    let text = refused("p https://ci.example repository=org/repo").expect_err("a name alone");
-    assert!(text.contains("lacks `repository_id`"), "{text}");
-    assert_eq!(refused(&PUBLISHER.replace("p https", "new https")), Ok(()));
-}
-
 #[test]
 fn an_identity_without_publisher_gets_nothing() {
     let world = World::new();

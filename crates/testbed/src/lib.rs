@@ -12,6 +12,7 @@ mod mariadb;
 mod nginx;
 mod porcupine;
 mod postgres;
+mod receiver;
 mod s3;
 mod silent_proxy;
 mod slapd;
@@ -28,11 +29,12 @@ pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use porcupine::Porcupine;
 pub use postgres::{Frozen, Postgres};
+pub use receiver::{Receiver, Request};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;
 pub use slapd::Slapd;
 pub use small_disk::SmallDisk;
-pub use upstream::{Offer, Request, Upstream};
+pub use upstream::{Offer, Upstream};
 pub use varnish::Varnish;
 
 /// Runs a shell's script with this command once the input of the returned process is closed. The end of this process closes it,

@@ -2,9 +2,11 @@
 //! it got.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::Request;
 
 /// A scripted server on this machine. It answers 404 where nothing is offered, and ends with the process.
 #[derive(Clone)]
@@ -44,25 +46,6 @@ pub struct Offer {
     pub sent_bytes_max: usize,
     /// While the path is held: how much of the answer's body is sent; `None` is nothing at all, not even its head.
     pub held_after: Option<usize>,
-}
-
-/// A request that it got.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The method.
-    pub method: String,
-    /// The path.
-    pub path: String,
-    /// The header lines, in lower case except for values.
-    pub headers: Vec<(String, String)>,
-}
-
-impl Request {
-    /// A header's value; empty without one.
-    pub fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(found, _)| found == name);
-        found.map_or("", |(_, value)| value.as_str())
-    }
 }
 
 impl Offer {
@@ -197,18 +180,8 @@ impl Upstream {
 
 fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
     let lock = || state.script.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
-    let method = first.split(' ').next().unwrap_or_default().to_owned();
-    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    let is_head = method == "HEAD";
-    let mut headers = Vec::new();
-    for line in lines {
-        let line = line?;
-        let Some((name, value)) = line.split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let request = Request { method: method.clone(), path: path.clone(), headers };
+    let request = Request::read(&stream)?;
+    let (method, path) = (request.method.clone(), request.path.clone());
     let known = request.header("if-none-match").to_owned();
     let offer = {
         let mut script = lock();
@@ -255,7 +228,7 @@ fn answer(mut stream: TcpStream, state: &State) -> io::Result<()> {
         head.push_str(&format!("Content-Length: {}\r\n", offer.body.len()));
     }
     write!(stream, "{head}\r\n")?;
-    if is_head {
+    if method == "HEAD" {
         return Ok(());
     }
     let end = offer.body.len().min(offer.sent_bytes_max);

@@ -32,7 +32,7 @@ impl Client {
     /// Asks as a browser in which nobody has logged in.
     #[track_caller]
     pub(crate) fn browse(&self, target: &str) -> Response {
-        self.anybody().with_all(&[ACCEPT]).get(target)
+        self.anybody().browser().get(target)
     }
 
     /// The page that a browser gets in which nobody has logged in.
@@ -110,6 +110,11 @@ impl Ask {
 
     pub(crate) fn with_all(self, headers: &[(&str, &str)]) -> Ask {
         headers.iter().fold(self, |ask, (name, value)| ask.with(name, value))
+    }
+
+    /// Accepts what browsers accept.
+    pub(crate) fn browser(self) -> Ask {
+        self.with_all(&[ACCEPT])
     }
 
     /// Accepts JSON.
@@ -301,7 +306,9 @@ impl Response {
     #[track_caller]
     pub(crate) fn html(&self) -> String {
         self.check_status(200).has("content-type", "text/html; charset=utf-8");
-        self.header("content-security-policy").says("default-src 'none'");
+        let policy = self.header("content-security-policy");
+        policy.says("default-src 'none'");
+        policy.lacks("unsafe");
         self.text()
     }
 
@@ -398,6 +405,13 @@ impl<W, const N: usize> Words<W> for [W; N] {
     fn all(self) -> Vec<W> {
         self.into()
     }
+}
+
+/// The texts of this member of each item of a list.
+#[track_caller]
+pub(crate) fn texts(list: &Value, member: &str) -> Vec<String> {
+    let items = list.as_array().unwrap_or_else(|| panic!("no list: {list}")).iter();
+    items.map(|it| it[member].as_str().unwrap_or_else(|| panic!("{it}")).to_owned()).collect()
 }
 
 /// Runs a check on each row of a table, and fails at the end with what is wrong in every row.

@@ -2,7 +2,7 @@
 
 mod at_once;
 mod connections;
-mod frames;
+pub(crate) mod frames;
 mod memory;
 mod unread;
 mod upstream_lists;

@@ -60,6 +60,27 @@ pub(crate) fn form(page: &str, label: &str) -> (String, Fields) {
     (action, fields)
 }
 
+/// The value of a field of the form with this label.
+#[track_caller]
+pub(crate) fn field(page: &str, label: &str, name: &str) -> String {
+    let found = form(page, label).1.into_iter().find(|(found, _)| found == name);
+    found.unwrap_or_else(|| panic!("no field `{name}`: {page}")).1
+}
+
+/// [`form`] with other values in some of its fields.
+#[track_caller]
+pub(crate) fn filled(page: &str, label: &str, values: &[(&str, &str)]) -> (String, Fields) {
+    let (action, mut fields) = form(page, label);
+    for (name, value) in values {
+        match fields.iter_mut().find(|(found, _)| found == name) {
+            Some((_, old)) => *old = (*value).to_owned(),
+            // A box that is ticked, or the button that is pressed.
+            None => fields.push(((*name).to_owned(), (*value).to_owned())),
+        }
+    }
+    (action, fields)
+}
+
 impl Browser {
     pub(crate) fn new(client: Client) -> Browser {
         Browser { client, cookies: BTreeMap::new() }
@@ -136,14 +157,7 @@ impl Browser {
     /// Sends the form with this label of a page, with other values in some of its fields.
     #[track_caller]
     pub(crate) fn submit(&mut self, page: &str, label: &str, values: &[(&str, &str)]) -> Response {
-        let (action, mut fields) = form(page, label);
-        for (name, value) in values {
-            match fields.iter_mut().find(|(found, _)| found == name) {
-                Some((_, old)) => *old = (*value).to_owned(),
-                // A box that is ticked, or the button that is pressed.
-                None => fields.push(((*name).to_owned(), (*value).to_owned())),
-            }
-        }
+        let (action, fields) = filled(page, label, values);
         self.post(&action, &encoded(&fields))
     }
 
@@ -162,14 +176,8 @@ impl Browser {
         values: &[(&str, &str)],
         file: Option<(&str, &[u8])>,
     ) -> Response {
-        let (action, mut fields) = form(page, label);
+        let (action, mut fields) = filled(page, label, values);
         fields.retain(|(name, _)| name != "file");
-        for (name, value) in values {
-            match fields.iter_mut().find(|(found, _)| found == name) {
-                Some((_, old)) => *old = (*value).to_owned(),
-                None => fields.push(((*name).to_owned(), (*value).to_owned())),
-            }
-        }
         let mut body = Vec::new();
         for (name, value) in fields {
             let part = format!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 use config::Config;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::Varnish;
+use testbed::{Receiver, Varnish};
 
 use crate::asking::Ask;
 use crate::catalogue::{dump, record};
@@ -124,49 +124,26 @@ fn what_is_not_for_everybody_is_not_kept() {
 }
 
 /// A receiver of the shape `keys`, which answers with one status.
-struct Receiver {
-    address: SocketAddr,
+struct Edge {
+    receiver: Receiver,
     status: Arc<AtomicU16>,
     taken: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Receiver {
-    fn start() -> Receiver {
-        use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let receiver =
-            Receiver { address, status: Arc::new(AtomicU16::new(200)), taken: Arc::default() };
-        let (status, taken) = (receiver.status.clone(), receiver.taken.clone());
-        // The thread ends with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut stream = BufReader::new(stream);
-                let (mut line, mut length, mut key) = (String::new(), 0, false);
-                while stream.read_line(&mut line).is_ok_and(|read| read > 2) {
-                    let lower = line.to_ascii_lowercase();
-                    if let Some(text) = lower.strip_prefix("content-length: ") {
-                        length = text.trim().parse().unwrap_or(0);
-                    }
-                    key |= lower.trim() == "x-api-key: s3cret";
-                    line.clear();
-                }
-                let mut body = vec![0; length];
-                if stream.read_exact(&mut body).is_err() || length == 0 {
-                    continue;
-                }
-                let status = if key { status.load(SeqCst) } else { 401 };
-                if status == 200 {
-                    let body = serde_json::from_slice(&body).expect("JSON");
-                    taken.lock().expect("no panic").push(body);
-                }
-                let answer = format!(
-                    "HTTP/1.1 {status} Said\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                );
-                let _ = stream.get_mut().write_all(answer.as_bytes());
+impl Edge {
+    fn start() -> Edge {
+        let (status, taken) = (Arc::new(AtomicU16::new(200)), Arc::<Mutex<Vec<_>>>::default());
+        let (of_edge, bodies) = (status.clone(), taken.clone());
+        let receiver = Receiver::start(move |request| {
+            let has_key = request.header("x-api-key") == "s3cret";
+            let status = if has_key { of_edge.load(SeqCst) } else { 401 };
+            if status == 200 {
+                let body = serde_json::from_slice(&request.body).expect("JSON");
+                bodies.lock().expect("no panic").push(body);
             }
+            Receiver::answer(&format!("{status} Said"), "", b"")
         });
-        receiver
+        Edge { receiver, status, taken }
     }
 
     /// All keys that were taken, since this was asked last.
@@ -210,44 +187,44 @@ fn caching_of(surfaces: &[&str], config: &mut Config, directory: &TempDir, shape
 
 #[test]
 fn a_change_purges_what_shows_it() {
-    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
-    let url = format!("http://{}/", receiver.address);
+    let (edge, hooks) = (Edge::start(), tempfile::tempdir().expect("a directory"));
+    let url = edge.receiver.url("/");
     let server = start(|config| caching(config, &hooks, "keys", &url));
     // A cache that is new here may have anything.
-    let mut first = receiver.wait_for("python");
+    let mut first = edge.wait_for("python");
     if !first.contains(&"articles".to_owned()) {
-        first = receiver.wait_for("articles");
+        first = edge.wait_for("articles");
     }
     drop(first);
     let owner = team(&server);
     owner.release("team/dev", "p-2.0.zip");
-    let keys = receiver.wait_for("project:team/stable/p");
+    let keys = edge.wait_for("project:team/stable/p");
     assert!(keys.contains(&"project:team/dev/p".to_owned()), "{keys:?}");
     assert!(keys.contains(&"list:team/stable".to_owned()), "{keys:?}");
     owner.write("guide/one/1", "second").expect(201);
-    receiver.wait_for("article:guide/one");
+    edge.wait_for("article:guide/one");
     // What was there before it became a draft is in caches.
     server.get("/article/guide/one").expect(200);
     let draft = team(&server).typed("text/markdown");
     draft.post("/article/guide/one/2", "---\ndraft: true\n---\nsecret\n").expect(201);
-    receiver.wait_for("article:guide/one");
+    edge.wait_for("article:guide/one");
     server.get("/article/guide/one").expect(404).has("cache-control", "no-store");
     let read = owner.get("/article/guide/one").expect(200);
     assert!(TOLD[..2].iter().all(|name| read.find(name).is_none()));
     owner.patch("/team/dev", json!(["acl_read=team"])).expect(200);
-    receiver.wait_for("index:team/stable");
+    edge.wait_for("index:team/stable");
     // What nobody but its owner could read is no cache's business.
     owner.put("/team/up", json!({"acl_read": ["team"]})).expect(200);
     owner.release("team/up", "secret-1.0.zip");
     owner.delete("/team/stable/").expect(201);
-    let keys = receiver.wait_for("files:team/stable");
+    let keys = edge.wait_for("files:team/stable");
     assert!(!keys.iter().any(|key| key.contains("team/up")), "{keys:?}");
 }
 
 #[test]
 fn packages_of_the_aur_are_kept_until_they_change() {
-    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
-    let url = format!("http://{}/", receiver.address);
+    let (edge, hooks) = (Edge::start(), tempfile::tempdir().expect("a directory"));
+    let url = edge.receiver.url("/");
     let of = |version: &str| {
         let package = |id, name: &str, extra| record(id, name, name, extra);
         dump([package(1, "yay", json!({"Version": version})), package(2, "paru", json!({}))])
@@ -255,7 +232,7 @@ fn packages_of_the_aur_are_kept_until_they_change() {
     let server = TestServer::serving_with(&of("1.0-1"), |config| {
         caching_of(&["aur"], config, &hooks, "keys", &url);
     });
-    receiver.wait_for("aur");
+    edge.wait_for("aur");
     let policy = "max-age=300, stale-while-revalidate=60, stale-if-error=86400";
     for (path, tags) in [
         ("/rpc/v5/info/yay", "aur package:yay"),
@@ -271,7 +248,7 @@ fn packages_of_the_aur_are_kept_until_they_change() {
     }
     server.get("/packages/none").expect(404).has("cache-control", "no-store");
     server.replace_source(&of("2.0-1"));
-    let keys = receiver.wait_for("package:yay");
+    let keys = edge.wait_for("package:yay");
     assert!(keys.contains(&"aur-lists".to_owned()), "{keys:?}");
     assert!(!keys.contains(&"package:paru".to_owned()), "{keys:?}");
     server.get("/rpc/v5/info/yay").expect(200).says("2.0-1");
@@ -279,16 +256,16 @@ fn packages_of_the_aur_are_kept_until_they_change() {
 
 #[test]
 fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
-    let (receiver, hooks) = (Receiver::start(), tempfile::tempdir().expect("a directory"));
-    let url = format!("http://{}/", receiver.address);
+    let (edge, hooks) = (Edge::start(), tempfile::tempdir().expect("a directory"));
+    let url = edge.receiver.url("/");
     let server = start(|config| caching(config, &hooks, "keys", &url));
-    receiver.wait_for("python");
-    receiver.wait_for("articles");
+    edge.wait_for("python");
+    edge.wait_for("articles");
     // Kept once the cache was told twice.
     let kept = server.app.config.data_dir.join("webhooks/articles-edge.position");
     wait_until("the position to be kept", || kept.exists());
-    receiver.status.store(503, SeqCst);
-    receiver.keys();
+    edge.status.store(503, SeqCst);
+    edge.keys();
     team(&server).write("guide/one/1", "second").expect(201);
     server.wait_for("/readyz?verbose", "[!] webhook articles-edge: ");
     let server = TestServer::start_in(server.stop(), |config, _| {
@@ -296,9 +273,9 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
         caching(config, &hooks, "keys", &url);
     })
     .ready();
-    assert!(receiver.keys().is_empty());
-    receiver.status.store(200, SeqCst);
-    let keys = receiver.wait_for("article:guide/one");
+    assert!(edge.keys().is_empty());
+    edge.status.store(200, SeqCst);
+    let keys = edge.wait_for("article:guide/one");
     assert!(!keys.contains(&"articles".to_owned()), "only what has changed: {keys:?}");
     server.wait_until_gone("/readyz?verbose", "webhook");
 
@@ -309,7 +286,7 @@ fn a_purge_is_repeated_until_it_is_taken_also_after_a_restart() {
         config.article.acl_read = ":AUTHENTICATED:".parse().expect("a list");
     })
     .ready();
-    receiver.wait_for("articles");
+    edge.wait_for("articles");
 }
 
 /// A server behind a Varnish, which it purges through a line; `None` if Varnish is not installed.

@@ -50,9 +50,7 @@ struct Lines {
 fn lines_of(response: &Response) -> Lines {
     response.check_status(200);
     response.has("content-type", "application/x-ndjson").has("cache-control", "no-store");
-    let text = response.text();
-    let mut lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mut lines = response.json_lines();
     let end = lines.pop().expect("a last line");
     let next = end["next"].as_str().expect("a position").to_owned();
     Lines { changes: lines, next, more: end["more"].as_bool().expect("more or not") }

@@ -75,7 +75,7 @@ impl Client {
         stream
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         method: &str,
         target: &str,
@@ -105,6 +105,18 @@ impl Client {
         // A server that refuses a body may close before it has been sent.
         let _ = stream.write_all(request);
         Response::read(&mut stream, is_head)
+    }
+
+    /// Sends a request; returns its status and the rest of the answer, or `None` if the server is gone.
+    pub(crate) fn try_exchange(&self, request: &[u8]) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.write_all(request).ok()?;
+        let mut answer = Vec::new();
+        // A reset is an end: what came before counts.
+        let _ = stream.read_to_end(&mut answer);
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        Some((text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?, text))
     }
 
     /// Waits until nobody listens any more.
@@ -200,6 +212,13 @@ impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// Its lines, each of which is JSON.
+    #[track_caller]
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let text = self.text();
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     /// The names of the packages in the answer, or of a suggestion, with blanks between; or the error.

@@ -107,7 +107,7 @@ impl Way<'_> {
     fn json(&self, line: &str) -> Value {
         let done = self.run(&format!("{line} --json"));
         assert_eq!(done.code, Some(0), "`{line}`: {done:?}");
-        serde_json::from_str(&done.stdout).expect("JSON")
+        done.json()
     }
 
     /// A command ends with this code and says this on stderr.

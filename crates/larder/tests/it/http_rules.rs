@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use crate::catalogue;
-use crate::python::{Upload, sdist};
+use crate::python::{path, sdist};
 use crate::server::{ROOT, TestServer};
 
 const LONG_AGO: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -36,18 +36,11 @@ const BODIES: [(&str, bool); 20] = [
 
 fn server() -> (TestServer, String) {
     let server = TestServer::serving(&catalogue::small());
-    let send = |method: &str, target: &str, content_type: &str, body: &[u8]| {
-        server.root().typed(content_type).send(method, target, body).done();
-    };
-    send("POST", "/article/note/0", "text/plain", b"twelve bytes");
-    send("PUT", "/+attachments/note/a.txt", "text/plain", b"a file");
-    send("PUT", "/root/dev", "application/json", json!({}).to_string().as_bytes());
-    let (form, body) = Upload::of("p-1.0.zip", &sdist("p-1.0.zip")).form();
-    send("POST", "/root/dev/", &form, &body);
-    let page = server.get("/root/dev/+simple/p/").text();
-    let link = page.split("href=\"").nth(1).and_then(|rest| rest.split(['#', '"']).next());
-    let file = link.expect("a file").trim_start_matches("../../").to_owned();
-    (server, format!("/root/dev/{file}"))
+    server.root().write("note/0", "twelve bytes").expect(201);
+    server.root().typed("text/plain").put("/+attachments/note/a.txt", "a file").expect(201);
+    server.root().put("/root/dev", json!({})).expect(200);
+    server.root().release("root/dev", "p-1.0.zip");
+    (server, path("root/dev", "p-1.0.zip", &sdist("p-1.0.zip")))
 }
 
 #[test]

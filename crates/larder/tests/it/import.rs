@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use crate::accounts::Place;
 use crate::asking::{Says as _, each};
 use crate::client::Client;
-use crate::process::Done;
 use crate::server::TestServer;
 use crate::shown::{redacted, shown_json};
 
@@ -52,11 +51,6 @@ fn replace(export: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(&path).expect("an index");
     text.says(from);
     fs::write(path, text.replace(from, to)).expect("an index");
-}
-
-#[track_caller]
-fn report(done: &Done) -> Value {
-    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
 }
 
 /// The counts of a report for each kind: imported, there already, not imported.
@@ -122,7 +116,7 @@ fn an_export_is_taken_over_once() {
     // Pushed files exist twice, but as one blob.
     let done = place.run_with("import-devpi export --json", "");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_snapshot!("taken_over", shown_json(&report(&done)));
+    assert_snapshot!("taken_over", shown_json(&done.json()));
     done.stderr.lacks("password");
 
     // Again, even where the files are gone by now: nothing is read, and nothing changes.
@@ -246,7 +240,7 @@ fn a_damaged_file_is_named_and_the_others_come() {
     let done = place.run_with("import-devpi export --json", "");
     assert_eq!(done.code, Some(1), "{done:?}");
     done.stderr.says("4 failures: not everything was imported");
-    assert_snapshot!("damaged", shown_json(&report(&done)));
+    assert_snapshot!("damaged", shown_json(&done.json()));
     place.check("verify", 0, "no faults");
 
     // Repaired, and imported again: the missing files come, with their test results.
@@ -393,12 +387,12 @@ fn what_devpi_allowed_comes_over() {
     export_odd(&directory.path().join("export"));
     let place = Place(directory.path());
     let done = place.run_with("import-devpi export --json", "");
-    let first = report(&done);
+    let first = done.json();
     let expected = "users 3/0/1, indexes 5/0/0, releases 4/0/0, files 4/0/0, \
                     documentation 0/0/0, test_results 0/0/0";
     assert_eq!(tallies(&first), expected, "{first}");
     assert_snapshot!("failure", shown_json(&first["failures"]));
-    let again = report(&place.run_with("import-devpi export --json", ""));
+    let again = place.run_with("import-devpi export --json", "").json();
     assert_eq!((&again["indexes"]["already_there"], &again["conflicts"]), (&json!(5), &json!([])));
 
     let server = serve(directory);

@@ -53,14 +53,6 @@ impl World {
         self.server.root().get(&format!("/{name}")).expect(200).json()["result"].clone()
     }
 
-    /// The groups of a user, as administrators see them.
-    #[track_caller]
-    fn groups(&self, name: &str) -> String {
-        let stored = self.server.app.live_store.snapshot_full().expect("a state");
-        let user = stored.accounts.user(&name.parse().expect("a name")).expect("a user");
-        user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    }
-
     fn metric(&self, result: &str) -> f64 {
         self.server.metric(&format!("larder_ldap_logins_total{{result=\"{result}\"}}"))
     }
@@ -82,10 +74,10 @@ fn a_user_of_the_directory_logs_in_at_every_door() {
     world.server.root().get("/alice").expect(404);
     world.read("alice", "wonderland").expect(200);
     assert_eq!(world.profile("alice")["username"], "alice");
-    assert_eq!(world.groups("alice"), "ldap-developers");
+    assert_eq!(world.server.groups("alice"), "ldap-developers");
 
     let login = world.server.log_in("bob", "builder");
-    assert_eq!(world.groups("bob"), "crew ldap-developers");
+    assert_eq!(world.server.groups("bob"), "crew ldap-developers");
     world.read("bob", &login).expect(200);
     let wrong = json!({"user": "bob", "password": "wonderland"});
     world.server.anybody().json().post("/+login", wrong).expect(401);
@@ -135,7 +127,7 @@ fn three_hundred_requests_are_one_bind() {
 fn groups_go_when_they_are_gone_there() {
     let Some(world) = World::with(|config| config.ldap.remember = Duration::ZERO) else { return };
     world.read("bob", "builder").expect(200);
-    assert_eq!(world.groups("bob"), "crew ldap-developers");
+    assert_eq!(world.server.groups("bob"), "crew ldap-developers");
     let set = |groups: &str| {
         let wish = operations::users::SetGroups {
             name: "bob".parse().expect("a name"),
@@ -150,12 +142,12 @@ fn groups_go_when_they_are_gone_there() {
     // Groups of the directory's kind come from there alone; others are not touched.
     set("crew ldap-developers ldap-forged mine");
     world.read("bob", "builder").expect(200);
-    assert_eq!(world.groups("bob"), "crew ldap-developers mine");
+    assert_eq!(world.server.groups("bob"), "crew ldap-developers mine");
     // A group has to have a member.
     world.change_member("add", "ops", "alice");
     world.change_member("delete", "ops", "bob");
     world.read("bob", "builder").expect(200);
-    assert_eq!(world.groups("bob"), "ldap-developers mine");
+    assert_eq!(world.server.groups("bob"), "ldap-developers mine");
     world.slapd.change(&format!("dn: uid=bob,{PEOPLE}\nchangetype: delete\n"));
     world.read("bob", "builder").expect(401);
 }
@@ -165,7 +157,7 @@ fn groups_go_when_they_are_gone_there() {
 fn groups_go_though_somebody_hangs_up() {
     let Some(world) = World::with(|config| config.ldap.timeout = PATIENCE) else { return };
     world.read("bob", "builder").expect(200);
-    assert_eq!(world.groups("bob"), "crew ldap-developers");
+    assert_eq!(world.server.groups("bob"), "crew ldap-developers");
     world.change_member("add", "ops", "alice");
     world.change_member("delete", "ops", "bob");
     world.slapd.change(&format!(
@@ -190,9 +182,9 @@ fn groups_go_though_somebody_hangs_up() {
             world.metric("right") == 2.0
         })
     });
-    assert_eq!(world.groups("bob"), "crew ldap-developers", "nobody has noted them");
+    assert_eq!(world.server.groups("bob"), "crew ldap-developers", "nobody has noted them");
     world.read("bob", "mason").expect(200);
-    assert_eq!(world.groups("bob"), "ldap-developers");
+    assert_eq!(world.server.groups("bob"), "ldap-developers");
     assert_eq!(world.metric("right"), 2.0, "the directory was not asked again");
 }
 
@@ -391,7 +383,7 @@ fn a_user_who_is_deleted_here_is_made_again() {
     world.read("alice", "wonderland").expect(200);
     world.server.root().delete("/alice").expect(200);
     world.read("alice", "wonderland").expect(200);
-    assert_eq!(world.groups("alice"), "ldap-developers");
+    assert_eq!(world.server.groups("alice"), "ldap-developers");
     let header = basic("alice", "wonderland");
     world.server.anybody().with("X-Devpi-Auth", &header[6..]).get("/articles").expect(200);
 }

@@ -18,7 +18,8 @@ use crate::SetAtEnd;
 use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::{Done, larder};
-use crate::server::{ROOT, TestServer, wait_for};
+use crate::python::{Upload, wheel};
+use crate::server::{TestServer, wait_for};
 use crate::shown::shown_json;
 use testbed::Postgres;
 use testbed::S3;
@@ -497,64 +498,15 @@ fn a_store_moves_to_postgres_and_s3_and_back() {
     assert_eq!(copy.get("/article/large").text(), large);
 }
 
-/// The smallest wheel that is one.
-fn wheel() -> Vec<u8> {
-    let (mut files, mut directory) = (Vec::new(), Vec::new());
-    let entries = [
-        ("METADATA", "Metadata-Version: 2.1\nName: p\nVersion: 1.0\n"),
-        ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
-        ("RECORD", ""),
-    ];
-    for (name, data) in entries {
-        let name = format!("p-1.0.dist-info/{name}");
-        let mut checksum = flate2::Crc::new();
-        checksum.update(data.as_bytes());
-        let size = data.len() as u32;
-        // Version, flags, method, time and date; checksum, sizes, and the lengths of name and extra field.
-        let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
-        for number in [checksum.sum(), size, size, name.len() as u32] {
-            common.extend(number.to_le_bytes());
-        }
-        directory.extend([b"PK\x01\x02\x14\x00", &common[..], &[0; 10]].concat());
-        directory.extend((files.len() as u32).to_le_bytes());
-        directory.extend(name.as_bytes());
-        files.extend([b"PK\x03\x04", &common[..], name.as_bytes(), data.as_bytes()].concat());
-    }
-    let mut end = b"PK\x05\x06\0\0\0\0\x03\0\x03\0".to_vec();
-    end.extend((directory.len() as u32).to_le_bytes());
-    end.extend((files.len() as u32).to_le_bytes());
-    end.extend([0, 0]);
-    [files, directory, end].concat()
-}
-
 /// Files, their metadata and that of releases are blobs that are copied and checked as well.
 #[test]
 fn the_python_index_comes_along() {
     let place = Place::new();
     let server = place.serve("data", |_| ());
-    let headers = [ROOT, ("Content-Type", "application/json")];
-    server.client.send("PUT", "/team", &headers, b"{\"password\":\"team\"}").expect(201);
-    server.client.send("PUT", "/team/dev", &headers, b"{\"type\":\"stage\"}").expect(200);
-    let mut form = Vec::new();
-    for (name, value) in [
-        (":action", "file_upload"),
-        ("protocol_version", "1"),
-        ("metadata_version", "2.1"),
-        ("name", "p"),
-        ("version", "1.0"),
-        ("filetype", "bdist_wheel"),
-        ("pyversion", "py3"),
-    ] {
-        let part =
-            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
-        form.extend(part.into_bytes());
-    }
-    let disposition =
-        "Content-Disposition: form-data; name=\"content\"; filename=\"p-1.0-py3-none-any.whl\"";
-    form.extend(format!("--b\r\n{disposition}\r\n\r\n").into_bytes());
-    form.extend(wheel());
-    form.extend(b"\r\n--b--\r\n");
-    server.root().typed("multipart/form-data; boundary=b").post("/team/dev/", &form).expect(200);
+    server.add_user("team", "team");
+    server.root().put("/team/dev", "{}").expect(200);
+    let (wheel, _) = wheel("p", "1.0");
+    server.root().upload("team/dev", &Upload::of("p-1.0-py3-none-any.whl", &wheel)).expect(200);
     let page = |server: &TestServer| server.get("/team/dev/+simple/p/").text();
     let before = page(&server);
     before.says("p-1.0-py3-none-any.whl");
@@ -568,7 +520,7 @@ fn the_python_index_comes_along() {
     let copy = place.serve("backup", |_| ());
     assert_eq!(page(&copy), before);
     copy.stop();
-    fs::remove_file(place.blob("backup/blobs", &wheel())).expect("it was there");
+    fs::remove_file(place.blob("backup/blobs", &wheel)).expect("it was there");
     let named_by = "is missing; named by `python/file/team/dev/p/p-1.0-py3-none-any.whl`";
     place.check("verify --data-dir backup", 1, &["1 fault", named_by]);
     place.check("backup --data-dir data backup", 0, &["1 blob ("]);

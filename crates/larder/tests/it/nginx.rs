@@ -11,6 +11,7 @@ use testbed::Nginx;
 use crate::asking::basic;
 use crate::catalogue;
 use crate::client::{Client, Response, connect_from};
+use crate::python::{Upload, path};
 use crate::server::{ROOT, TestServer};
 
 /// All that a client may claim to be, or to have been asked under.
@@ -114,19 +115,10 @@ impl Fronted {
         for (name, config) in [("dev", "{}"), ("secret", r#"{"acl_read":["alice"]}"#)] {
             self.send(9, "PUT", &format!("/alice/{name}"), &[alice], config.as_bytes()).expect(200);
         }
-        let mut form = Vec::new();
-        for (name, value) in [(":action", "file_upload"), ("name", "p"), ("version", "1.0")] {
-            let part = "--B\r\nContent-Disposition: form-data; name=";
-            form.extend_from_slice(format!("{part}\"{name}\"\r\n\r\n{value}\r\n").as_bytes());
-        }
-        let head = "--B\r\nContent-Disposition: form-data; name=\"content\"; filename=\"p-1.0.zip\"\r\n\r\n";
-        form.extend_from_slice(head.as_bytes());
-        form.extend_from_slice(content);
-        form.extend_from_slice(b"\r\n--B--\r\n");
-        let headers = [alice, ("Content-Type", "multipart/form-data; boundary=B")];
+        let (content_type, form) = Upload::of("p-1.0.zip", content).form();
+        let headers = [alice, ("Content-Type", content_type.as_str())];
         self.send(9, "POST", "/alice/dev/", &headers, &form).expect(200);
-        let digest = record::Digest::of(content).to_string();
-        format!("/alice/dev/+f/{}/{}/p-1.0.zip", &digest[..3], &digest[3..16])
+        path("alice/dev", "p-1.0.zip", content)
     }
 }
 
@@ -222,16 +214,9 @@ fn as_coming_from_goaurrpc_says() {
 
 /// A source archive that is too large for memory: its content cannot be compressed.
 fn large_archive() -> Vec<u8> {
-    let mut state: u32 = 1;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    })
-    .take(600_000)
-    .collect();
     crate::python::zip(&[
         ("p-1.0/setup.py", b""),
         ("p-1.0/PKG-INFO", b"Metadata-Version: 2.1\nName: p\nVersion: 1.0\n"),
-        ("p-1.0/noise", &noise),
+        ("p-1.0/noise", &crate::store::noise(0, 600_000)),
     ])
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::asking::Says as _;
 use crate::browser::ACCEPT;
 use crate::catalogue;
-use crate::client::Response;
 use crate::described;
 use crate::server::{ROOT, TestServer, small};
 use crate::shown::shown;
@@ -57,13 +56,6 @@ pub(crate) fn check_harmless(page: &str, what: &str) {
     }
 }
 
-#[track_caller]
-fn check_html(response: &Response) -> String {
-    response.check_status(200);
-    response.has("content-type", "text/html; charset=utf-8");
-    response.text()
-}
-
 /// A server with these surfaces, by the letters of `aur`, `python`, `article`, `actions`, `metrics`.
 fn with_surfaces(on: [bool; 5]) -> TestServer {
     let [aur, python, article, actions, metrics] = on;
@@ -86,7 +78,7 @@ fn each_surface_is_there_or_said_to_be_off() {
     let without = (0..5).map(|at| std::array::from_fn(|other| other != at));
     for on in alone.chain(without).chain([all, [false; 5]]) {
         let server = with_surfaces(on);
-        let page = check_html(&server.get("/"));
+        let page = server.get("/").html();
         let [aur, python, article, actions, metrics] = on;
         for (is_on, heading, action, off) in [
             (aur, "<h2 id=\"aur\">", Some("/rpc"), "aur.enabled = false"),
@@ -108,7 +100,7 @@ fn each_surface_is_there_or_said_to_be_off() {
         }
         // Every link answers, whatever is off.
         for target in ["/", "/docs", "/docs/aur"] {
-            let page = check_html(&server.get(target));
+            let page = server.get(target).html();
             for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
                 let link = link.split('#').next().unwrap_or_default();
                 let status = if link.is_empty() { 200 } else { server.get(link).status };
@@ -122,7 +114,7 @@ fn each_surface_is_there_or_said_to_be_off() {
 fn without_a_source_it_says_so() {
     let server = TestServer::without_source(|_| ()).ready();
     for target in ["/", "/docs"] {
-        let page = check_html(&server.get(target));
+        let page = server.get(target).html();
         page.says(["no source of packages is named", "--aur-source FILE|URL"]);
         page.lacks("aur.enabled = false");
     }
@@ -131,11 +123,11 @@ fn without_a_source_it_says_so() {
 #[test]
 fn the_forms_find_what_is_there() {
     for server in [crate::server::small(), crate::server::large()] {
-        let word = form_to(&check_html(&server.get("/")), "/rpc").expect("a form");
+        let word = form_to(&server.get("/").html(), "/rpc").expect("a form");
         let found = server.get(&format!("/rpc?v=5&type=search&arg={}", encoded(&word)));
         let count = found.json()["resultcount"].as_u64().expect("a count");
         assert!((1..=200).contains(&count), "{word}: {count}");
-        let name = form_to(&check_html(&server.get("/docs/aur")), "/rpc");
+        let name = form_to(&server.get("/docs/aur").html(), "/rpc");
         assert_eq!(name, Some(word));
     }
     // Its commands name an existing package.
@@ -171,7 +163,7 @@ fn it_shows_what_its_reader_may_see_and_nothing_else() {
     for (headers, seen, unseen) in views {
         for target in ["/", "/+search"] {
             let headers = [&headers[..], &[ACCEPT]].concat();
-            let page = check_html(&client.get_with(target, &headers));
+            let page = client.get_with(target, &headers).html();
             page.says(["href=\"/ann/open\"", "&#60;b&#62;for all"]);
             page.says(&seen[..]);
             page.lacks("<b>for all");
@@ -179,7 +171,7 @@ fn it_shows_what_its_reader_may_see_and_nothing_else() {
         }
     }
     // Articles that readers start with come first, then what changed last; folders have lists of their own.
-    let page = check_html(&server.get("/"));
+    let page = server.get("/").html();
     let places = ["/article/welcome\"", "/article/guide/caf%C3%A9\"", "/article/zebra\""]
         .map(|link| page.find(link).expect("a link"));
     assert!(places.is_sorted(), "{places:?}");
@@ -189,7 +181,7 @@ fn it_shows_what_its_reader_may_see_and_nothing_else() {
     assert_eq!(found["articles"][0]["name"], "welcome", "{found}");
     // The index that changed last comes first.
     let order = |page: &str| page.find("href=\"/ann/open\"") < page.find("href=\"/ann/own\"");
-    let of_root = || check_html(&client.root().get("/"));
+    let of_root = || client.root().get("/").html();
     assert!(order(&of_root()));
     client.root().patch("/ann/own", json!(["title=changed"])).expect(200);
     assert!(!order(&of_root()));
@@ -208,7 +200,7 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
     page.lacks(["inner", "inside", "href=\"/articles\""]);
     assert_snapshot!("closed_search", shown(&search));
     search.lacks("inside");
-    let page = check_html(&closed.client.root().get("/"));
+    let page = closed.client.root().get("/").html();
     page.says(["/article/inner\"", "href=\"/ann/inside\""]);
     page.lacks("Nothing here is open");
 }
@@ -221,7 +213,7 @@ fn lists_are_short() {
         let target = format!("/article/a{number}/0");
         server.root().post(&target, "x").expect(201);
     }
-    let page = check_html(&server.get("/"));
+    let page = server.get("/").html();
     let index = |number: &str| format!("/{}/i{number}", "root");
     assert_eq!(page.matches(&format!("<li><a href=\"{}", index(""))).count(), 8);
     assert_eq!(page.matches("href=\"/article/a").count(), 8);
@@ -233,7 +225,7 @@ fn lists_are_short() {
 fn commands_begin_with_the_url_that_is_known_outside() {
     let check = |server: &TestServer, headers: &[(&str, &str)], url: &str, link: &str| {
         for target in ["/", "/docs"] {
-            let page = check_html(&server.client.get_with(target, headers));
+            let page = server.client.get_with(target, headers).html();
             page.says([format!("{url}/rpc"), format!("href=\"{link}\"")]);
         }
     };
@@ -250,7 +242,7 @@ fn commands_begin_with_the_url_that_is_known_outside() {
 #[test]
 fn the_documentation_has_every_path_of_the_openapi_documents() {
     let server = TestServer::serving_with(&catalogue::small(), crate::server::with_key);
-    let page = check_html(&server.get("/docs"));
+    let page = server.get("/docs").html();
     let [programs, pages] = described::DOCUMENTS.map(|path| server.get(path).json());
     let mut count = 0;
     for document in [programs, pages, server.admin("GET", "/admin/openapi.json").json()] {
@@ -309,7 +301,7 @@ fn browsers_get_errors_as_pages() {
     let wrong = closed.client.get_with("/articles", &wrong).expect(401);
     assert!(wrong.header("www-authenticate").starts_with("Basic"));
     assert!(refused.header("content-type").starts_with("text/html"));
-    let response = small().anybody().with_all(&[ACCEPT]).put("/docs", ()).expect(405);
+    let response = small().anybody().browser().put("/docs", ()).expect(405);
     assert!(!response.header("allow").is_empty());
 }
 
@@ -422,14 +414,14 @@ fn a_site_is_the_operators() {
     });
     let client = &server.client;
     // Until the article is there, the page is what it is without it.
-    let home = check_html(&client.get("/"));
+    let home = client.get("/").html();
     home.says("<title>index.example · Ducks &#60;&#38;&#62; Co</title>");
     home.says(["<h1>Ducks &#60;&#38;&#62; Co</h1>", "What &#60;we&#62; install"]);
     home.says("<a href=\"/below/article/imprint\" rel=\"noopener\">Imprint</a>");
     client.root().typed("text/markdown").post("/article/welcome/0", b"# Hello").expect(201);
     let answer = client.get("/");
     assert_eq!((answer.status, answer.header("location")), (302, "/below/article/welcome"));
-    check_html(&client.get("/+use")).says("What &#60;we&#62; install");
+    client.get("/+use").html().says("What &#60;we&#62; install");
     // A program gets what it asked for.
     client.get("/?actions={\"example.hello_world\":{}}").expect(200);
 }
@@ -440,7 +432,7 @@ fn a_site_has_its_colour() {
         config.site.accent = Some("#1d4ed8".parse().expect("a colour"));
     });
     let style = |server: &TestServer| {
-        let page = check_html(&server.get("/"));
+        let page = server.get("/").html();
         let (_, path) = page.split_once("rel=\"stylesheet\" href=\"").expect("a style sheet");
         let path = path.split('"').next().expect("a path").to_owned();
         (server.get(&path).expect(200).text(), path)
@@ -459,7 +451,7 @@ fn a_site_has_a_logo() {
     let picture = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>";
     std::fs::write(&file, picture).expect("a file");
     let server = TestServer::without_aur(|config| config.site.logo = Some(file));
-    let page = check_html(&server.get("/"));
+    let page = server.get("/").html();
     let (_, path) = page.split_once("<img src=\"").expect("a logo");
     let path = path.split('"').next().expect("a path");
     let logo = server.get(path);

@@ -63,6 +63,21 @@ impl Done {
         Done { asked: format!("{command:?}"), ..done }
     }
 
+    /// The JSON that it printed.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// [`Done::of`] a command that must end soon, even if it could go on forever.
+    pub(crate) fn in_time(command: &mut Command) -> Done {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        wait_until("the end", || child.try_wait().expect("a child").is_some());
+        let done = child.wait_with_output().expect("it has ended").into();
+        Done { asked: format!("{command:?}"), ..done }
+    }
+
     /// Everything that it printed.
     pub(crate) fn said(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)

@@ -34,12 +34,6 @@ fn ask_from(server: &TestServer, host: u8, line: &str, headers: &[u8]) -> Respon
     Response::read(&mut stream, false)
 }
 
-fn groups(server: &TestServer, name: &str) -> String {
-    let stored = server.app.live_store.snapshot_full().expect("a state");
-    let user = stored.accounts.user(&name.parse().expect("a name")).expect("a user");
-    user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn a_trusted_proxy_says_who_it_is() {
     let server = start(|_| ());
@@ -50,17 +44,17 @@ fn a_trusted_proxy_says_who_it_is() {
     let answer = ask("").expect(200);
     // It is for this reader alone.
     assert!(!answer.header("cache-control").contains("public"), "{answer:?}");
-    assert_eq!(groups(&server, "alice"), "");
+    assert_eq!(server.groups("alice"), "");
     ask("ops, dev").expect(200);
-    assert_eq!(groups(&server, "alice"), "crew sso-dev");
-    let serial = server.app.live_store.snapshot_full().expect("a state").serial;
+    assert_eq!(server.groups("alice"), "crew sso-dev");
+    let serial = server.stored().serial;
     for _ in 0..20 {
         ask("dev,ops").expect(200);
     }
-    let now = server.app.live_store.snapshot_full().expect("a state").serial;
+    let now = server.stored().serial;
     assert_eq!(now, serial, "nothing is written for a user who is as the proxy says");
     ask("dev").expect(200);
-    assert_eq!(groups(&server, "alice"), "sso-dev");
+    assert_eq!(server.groups("alice"), "sso-dev");
     ask(&vec!["g"; 1_001].join(",")).expect(401);
     // A user with a password here, too; and what a request says itself wins.
     server.add_user("local", "staple");
@@ -110,7 +104,7 @@ fn nobody_else_says_who_it_is() {
     );
     let long = format!("X-Remote-User: {}\r\n", "a".repeat(20_000));
     ask_from(&server, 1, "GET /articles", long.as_bytes()).expect(401);
-    assert_eq!(groups(&server, "alice"), "");
+    assert_eq!(server.groups("alice"), "");
 }
 
 #[test]

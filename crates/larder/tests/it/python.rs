@@ -7,7 +7,7 @@ mod documentation;
 mod downloads;
 mod files;
 mod index_log;
-mod mirrors;
+pub(crate) mod mirrors;
 mod people;
 mod policy;
 mod projects;
@@ -67,6 +67,13 @@ impl Index {
         for user in ["alice", "bob"] {
             index.root().put(&format!("/{user}"), json!({"password": PASSWORD})).expect(201);
         }
+        index
+    }
+
+    /// A server with the index `alice/dev`, which is empty.
+    fn with_dev() -> Index {
+        let index = Index::start();
+        index.stage("alice/dev", json!({}));
         index
     }
 
@@ -219,44 +226,54 @@ impl Upload {
     }
 }
 
-/// A zip of these members, not compressed.
-pub(crate) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
-    let (mut body, mut directory) = (Vec::new(), Vec::new());
-    for (name, content) in members {
+/// A zip in the making, whose members are not compressed.
+#[derive(Default)]
+pub(crate) struct Zip {
+    pub(crate) bytes: Vec<u8>,
+    directory: Vec<u8>,
+    members: u16,
+}
+
+impl Zip {
+    pub(crate) fn add(&mut self, name: &str, content: &[u8]) {
         let mut crc = flate2::Crc::new();
         crc.update(content);
-        let size = u32::try_from(content.len()).expect("small").to_le_bytes();
-        let mut facts = Vec::new();
-        // Needed version, flags, method, time, date.
-        facts.extend([20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
-        facts.extend(crc.sum().to_le_bytes());
-        facts.extend(size);
-        facts.extend(size);
-        facts.extend(u16::try_from(name.len()).expect("short").to_le_bytes());
-        facts.extend([0, 0]);
-        let offset = u32::try_from(body.len()).expect("small").to_le_bytes();
-        directory.extend(b"PK\x01\x02\x14\x00");
-        directory.extend(&facts);
-        // Comment, disk, attributes.
-        directory.extend([0; 10]);
-        directory.extend(offset);
-        directory.extend(name.as_bytes());
-        body.extend(b"PK\x03\x04");
-        body.extend(&facts);
-        body.extend(name.as_bytes());
-        body.extend(*content);
+        self.begin(name, crc.sum(), content.len());
+        self.bytes.extend(content);
     }
-    let offset = u32::try_from(body.len()).expect("small").to_le_bytes();
-    let size = u32::try_from(directory.len()).expect("small").to_le_bytes();
-    let count = u16::try_from(members.len()).expect("few").to_le_bytes();
-    body.extend(directory);
-    body.extend(b"PK\x05\x06\0\0\0\0");
-    body.extend(count);
-    body.extend(count);
-    body.extend(size);
-    body.extend(offset);
-    body.extend([0, 0]);
-    body
+
+    /// Begins a member, whose content follows.
+    pub(crate) fn begin(&mut self, name: &str, crc: u32, size: usize) {
+        let start = (self.bytes.len() as u32).to_le_bytes();
+        // Needed version, flags, method, time, date.
+        let mut facts = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
+        for number in [crc, size as u32, size as u32] {
+            facts.extend(number.to_le_bytes());
+        }
+        facts.extend((name.len() as u16).to_le_bytes());
+        facts.extend([0, 0]);
+        let name = name.as_bytes();
+        self.bytes.extend([b"PK\x03\x04", &facts[..], name].concat());
+        // Comment, disk, attributes.
+        let rest = [&[0; 10], &start[..], name].concat();
+        self.directory.extend([b"PK\x01\x02\x14\x00", &facts[..], &rest].concat());
+        self.members += 1;
+    }
+
+    /// The end of the zip, after this many bytes.
+    pub(crate) fn end(&self, bytes: usize) -> Vec<u8> {
+        let members = self.members.to_le_bytes();
+        let [length, start] = [self.directory.len(), bytes].map(|it| (it as u32).to_le_bytes());
+        let counts = [&members[..], &members, &length, &start, &[0, 0]].concat();
+        [&self.directory[..], b"PK\x05\x06\0\0\0\0", &counts].concat()
+    }
+}
+
+/// A zip of these members, not compressed.
+pub(crate) fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = Zip::default();
+    members.iter().for_each(|(name, content)| zip.add(name, content));
+    [&zip.bytes[..], &zip.end(zip.bytes.len())].concat()
 }
 
 /// A source archive that differs by `text`.
@@ -265,7 +282,7 @@ pub(crate) fn sdist(text: &str) -> Vec<u8> {
 }
 
 /// A wheel of `name` and `version`, and what its METADATA says.
-fn wheel(name: &str, version: &str) -> (Vec<u8>, String) {
+pub(crate) fn wheel(name: &str, version: &str) -> (Vec<u8>, String) {
     let metadata = format!(
         "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: >=3.8\n"
     );

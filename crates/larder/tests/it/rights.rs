@@ -108,7 +108,7 @@ impl World {
     }
 
     fn stored(&self) -> std::sync::Arc<Stored> {
-        self.server.app.live_store.snapshot_full().expect("a state")
+        self.server.stored()
     }
 
     fn serial(&self) -> Serial {

@@ -11,7 +11,7 @@ use config::{AurSource, Config, Secret};
 use larder::app::App;
 use net::ListenAddress;
 use record::Batch;
-use state::stored::LiveStore;
+use state::stored::{LiveStore, Stored};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -150,6 +150,20 @@ impl TestServer {
     #[track_caller]
     pub(crate) fn admin(&self, method: &str, target: &str) -> Response {
         self.admin.expect("an admin listener").send(method, target, &[("APIKey", KEY)], b"")
+    }
+
+    /// The state of its store.
+    #[track_caller]
+    pub(crate) fn stored(&self) -> Arc<Stored> {
+        self.app.live_store.snapshot_full().expect("a state")
+    }
+
+    /// The groups of a user, with blanks between.
+    #[track_caller]
+    pub(crate) fn groups(&self, name: &str) -> String {
+        let stored = self.stored();
+        let user = stored.accounts.user(&name.parse().expect("a name")).expect("a user");
+        user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 
     /// The path of the dump.

@@ -16,15 +16,15 @@ mod rewound;
 mod serial;
 mod shared_mirrors;
 
-use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::Arc;
 
 use record::Digest;
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Client, Response};
 use crate::process::{Done, Process, larder};
+use crate::python::{Upload, Zip};
 use crate::server::{ROOT, ROOT_PASSWORD};
 use testbed::Postgres;
 use testbed::S3;
@@ -137,18 +137,6 @@ fn request(method_and_target: &str, content_type: &str, body: &[u8]) -> Vec<u8> 
     [head.as_bytes(), body].concat()
 }
 
-/// Sends a request; returns its status and the rest of the answer, or `None` if the server is gone.
-fn try_exchange(client: &Client, request: &[u8]) -> Option<(u16, String)> {
-    let mut stream = std::net::TcpStream::connect(client.address).ok()?;
-    stream.set_read_timeout(Some(crate::PATIENCE)).ok()?;
-    stream.write_all(request).ok()?;
-    let mut answer = Vec::new();
-    // A reset is an end: what came before counts.
-    let _ = stream.read_to_end(&mut answer);
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    Some((text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?, text))
-}
-
 /// Bytes that do not compress, the same for the same seed.
 pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ (seed + 1).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -178,43 +166,22 @@ impl Wheel {
             "Metadata-Version: 2.1\nName: {project}\nVersion: {version}\nRequires-Python: >=3.8\n"
         );
         let info = format!("{project}-{version}.dist-info");
-        let (mut front, mut directory, mut members) = (Vec::new(), Vec::new(), 0_u16);
-        let mut member = |name: String, crc: u32, size: u32, start: u32| {
-            members += 1;
-            let facts = facts(&name, crc, size);
-            directory.extend(b"PK\x01\x02\x14\x00");
-            directory.extend(&facts);
-            // Comment, disk, attributes.
-            directory.extend([0; 10]);
-            directory.extend(start.to_le_bytes());
-            directory.extend(name.as_bytes());
-            [b"PK\x03\x04".as_slice(), &facts, name.as_bytes()].concat()
-        };
+        let mut zip = Zip::default();
         for (name, text) in [
             ("METADATA", metadata.as_str()),
             ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
             ("RECORD", ""),
         ] {
-            let mut crc = flate2::Crc::new();
-            crc.update(text.as_bytes());
-            let start = front.len() as u32;
-            front.extend(member(format!("{info}/{name}"), crc.sum(), text.len() as u32, start));
-            front.extend(text.as_bytes());
+            zip.add(&format!("{info}/{name}"), text.as_bytes());
         }
         let (mut crc, mut whole) = (flate2::Crc::new(), flate2::Crc::new());
         crc.update(&block);
         (0..blocks).for_each(|_| whole.combine(&crc));
-        let size = block.len() as u32 * blocks;
-        let start = front.len() as u32;
-        front.extend(member(format!("{project}/data.bin"), whole.sum(), size, start));
-        let mut tail = directory.clone();
-        tail.extend(b"PK\x05\x06\0\0\0\0");
-        tail.extend([members.to_le_bytes(), members.to_le_bytes()].concat());
-        tail.extend((directory.len() as u32).to_le_bytes());
-        tail.extend((front.len() as u32 + size).to_le_bytes());
-        tail.extend([0, 0]);
+        let size = block.len() * blocks as usize;
+        zip.begin(&format!("{project}/data.bin"), whole.sum(), size);
         let filename = format!("{project}-{version}-py3-none-any.whl");
-        Wheel { filename, metadata, head: front, block, blocks, tail }
+        let tail = zip.end(zip.bytes.len() + size);
+        Wheel { filename, metadata, head: zip.bytes, block, blocks, tail }
     }
 
     /// The file, in pieces.
@@ -239,28 +206,10 @@ impl Wheel {
 
     /// The parts of an upload's form before and after the file.
     fn form(&self) -> (String, String) {
-        let mut name = self.filename.split('-');
-        let fields = [
-            (":action", "file_upload"),
-            ("protocol_version", "1"),
-            ("metadata_version", "2.1"),
-            ("name", name.next().expect("a project")),
-            ("version", name.next().expect("a version")),
-            ("filetype", "bdist_wheel"),
-            ("pyversion", "py3"),
-        ];
-        let fields = fields.map(|(key, value)| {
-            format!(
-                "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{key}\"\r\n\r\n{value}\r\n"
-            )
-        });
-        let before = format!(
-            "{}--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"content\"; filename=\"{}\"\r\n\
-             Content-Type: application/octet-stream\r\n\r\n",
-            fields.concat(),
-            self.filename
-        );
-        (before, format!("\r\n--{BOUNDARY}--\r\n"))
+        let (_, form) = Upload::of(&self.filename, b"").form();
+        let form = String::from_utf8(form).expect("text");
+        let (before, after) = form.split_at(form.rfind("\r\n--").expect("an end"));
+        (before.to_owned(), after.to_owned())
     }
 
     /// The request that uploads it to an index, as `root`.
@@ -268,6 +217,12 @@ impl Wheel {
         let (before, after) = self.form();
         let body = [before.into_bytes(), self.bytes(), after.into_bytes()].concat();
         request(&format!("POST /{stage}/"), FORM, &body)
+    }
+
+    /// Uploads it to an index, as `root`.
+    #[track_caller]
+    fn upload(&self, client: &Client, stage: &str) -> Response {
+        client.exchange(&self.request(stage), false).expect(200)
     }
 
     /// Its path in an index.
@@ -290,15 +245,4 @@ impl Wheel {
     }
 }
 
-const BOUNDARY: &str = "f0e1d2c3b4a5";
 const FORM: &str = "multipart/form-data; boundary=f0e1d2c3b4a5";
-
-/// The fields that both headers of a zip's member share: it is stored, and this long.
-fn facts(name: &str, crc: u32, size: u32) -> Vec<u8> {
-    // Needed version, flags, method, time, date.
-    let mut facts = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
-    facts.extend([crc.to_le_bytes(), size.to_le_bytes(), size.to_le_bytes()].concat());
-    facts.extend((name.len() as u16).to_le_bytes());
-    facts.extend([0, 0]);
-    facts
-}

@@ -7,6 +7,7 @@ use larder::routes::{Place, Tree};
 use serde_json::{Value, json};
 
 use crate::asking::{Says as _, each};
+use crate::attacks::frames::{frame, preface};
 use crate::catalogue;
 use crate::client::Response;
 use crate::process::Process;
@@ -66,16 +67,9 @@ fn the_host_of_the_target_wins() {
     answer(&request.replace("outside.example", "user@outside.example")).expect(400);
 }
 
-/// One frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
 /// A connection's worth of requests that are taken back at once.
 fn flood() -> Vec<u8> {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    bytes.extend(frame(4, 0, 0, &[]));
+    let mut bytes = preface();
     // GET, http, /, and an authority of one letter.
     let request = [0x82, 0x86, 0x84, 0x41, 1, b'h'];
     for stream in (1..=401).step_by(2) {
@@ -95,12 +89,8 @@ fn floods_of_resets_do_not_fill_the_log() {
         let _ = stream.write_all(&flood());
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    let floods = || {
-        let metrics = process.get("/metrics").text();
-        let line = metrics.lines().find_map(|line| line.strip_prefix("larder_http2_floods_total "));
-        line.and_then(|count| count.parse::<usize>().ok()).expect("a count")
-    };
-    wait_until("every flood to be counted", || floods() == CONNECTIONS);
+    let floods = || process.find_metric("larder_http2_floods_total");
+    wait_until("every flood to be counted", || floods() == Some(CONNECTIONS as f64));
     // Lines after this one are logged after the floods.
     process.signal("HUP");
     process.wait_for_log("reloading");

@@ -4,11 +4,12 @@ mod releases;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use testbed::{Offer, Upstream};
+use testbed::Upstream;
 
 use crate::asking::{Says as _, each};
-use crate::browser::{Browser, encoded, form};
+use crate::browser::{Browser, encoded, field, form};
 use crate::pages::check_harmless;
+use crate::python::mirrors::{file, list, page};
 use crate::server::{ROOT_PASSWORD, TestServer};
 use crate::shown::shown;
 
@@ -48,7 +49,7 @@ fn users_are_made_with_the_administrators_password() {
     root.submit(&page, "New user", &values).expect(303).has("location", ALICE);
     root.submit(&page, "New user", &values).expect(409).says("user already exists");
     Browser::of(server.client, "alice", "staple");
-    root.get(ALICE).says(["alice@host.example", "in 1 browser"]);
+    assert_snapshot!("user", shown(&root.get(ALICE).html()));
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn credentials_of_a_mirror_are_kept_and_not_shown() {
         [("name", "root/pypi"), ("is.mirror_url", "https://user:secret@upstream.example/simple/")];
     root.fill("/+manage", "New index", &mirror).expect(303);
     let has_credentials = || {
-        let state = server.app.live_store.snapshot_full().expect("a state");
+        let state = server.stored();
         let records = state.index.records().map(|record| record.body.unwrap_or_default());
         let mut bodies = records.map(|body| String::from_utf8_lossy(&body).into_owned());
         bodies.any(|body| body.contains("user:secret@upstream.example"))
@@ -378,15 +379,9 @@ fn an_index_is_deleted_by_its_name() {
 fn upstream_is_asked_again_in_a_browser() {
     let upstream = Upstream::start();
     let page_of = |files: &[&str]| {
-        let files: Vec<Value> = files
-            .iter()
-            .map(|name| json!({"filename": name, "url": format!("/files/{name}"), "hashes": {}}))
-            .collect();
-        let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
-        Offer::json(page.to_string())
+        page("foo", files.iter().map(|name| file(&upstream, name, b"x")).collect())
     };
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/", list(&["foo"]));
     upstream.offer("/simple/foo/", page_of(&["foo-1.0.tar.gz"]));
     let server = TestServer::without_aur(|config| {
         config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
@@ -428,9 +423,7 @@ fn whom_the_configuration_names_manages() {
     let server = TestServer::without_aur(|config| {
         config.python.restrict_modify = "keeper".parse().expect("a list");
     });
-    for name in ["keeper", "alice"] {
-        server.add_user(name, "staple");
-    }
+    ["keeper", "alice"].iter().for_each(|name| server.add_user(name, "staple"));
     server.root().put("/alice/dev", "{}").expect(200);
     let mut keeper = Browser::of(server.client, "keeper", "staple");
     let mut alice = Browser::of(server.client, "alice", "staple");
@@ -452,8 +445,7 @@ fn groups_are_shown_in_pages() {
     let all: Vec<String> = (0..450).map(|number| format!("team-{number:03}")).collect();
     let mut root = Browser::root(server.client);
     for (user, groups) in [("alice", &all[..]), ("bob", &all[..1])] {
-        let body = br#"{"password": "staple"}"#;
-        server.root().put(&format!("/{user}"), body).expect(201);
+        server.add_user(user, "staple");
         let page = root.get(&format!("/+manage/users/{user}")).text();
         let values = [("groups", &*groups.join(" ")), ("own", ROOT_PASSWORD)];
         root.submit(&page, "Groups", &values).expect(200);
@@ -484,19 +476,16 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     let server = start();
     server.add_user("alice", "staple");
     let mut root = Browser::root(server.client);
-    let page = root.get("/+manage/users/alice").text();
-    let own = ("own", ROOT_PASSWORD);
-    root.submit(&page, "Groups", &[("groups", "team ci"), own]).expect(200);
+    let page = root.get(ALICE).text();
+    root.submit(&page, "Groups", &[("groups", "team ci"), OWN]).expect(200);
     assert_snapshot!("groups", shown(&root.get("/+manage/groups").text()));
     // A token outlives the session, so the password is asked for.
-    let wish = [("scope", "python:upload"), ("indexes", "alice/dev"), ("comment", "ci <b>"), own];
+    let wish = [("scope", "python:upload"), ("indexes", "alice/dev"), ("comment", "ci <b>"), OWN];
     for values in [&wish[..3], &[wish[0], ("own", "wrong")]] {
         root.submit(&page, "New token", values).expect(403);
     }
-    root.submit(&page, "New token", &[("expires", "never mind"), wish[0], own]).expect(422);
-    let made = root.submit(&page, "New token", &wish);
-    let text = made.text();
-    made.check_status(200);
+    root.submit(&page, "New token", &[("expires", "never mind"), wish[0], OWN]).expect(422);
+    let text = root.submit(&page, "New token", &wish).expect(200).text();
     let token = text.split("<pre><code>").nth(1).and_then(|rest| rest.split('<').next());
     let token = token.expect("a token").to_owned();
     text.says("ci &#60;b&#62;");
@@ -510,11 +499,10 @@ fn administrators_see_groups_and_make_tokens_for_others() {
     let mut alice = Browser::of(server.client, "alice", "staple");
     alice.get("/+manage/groups").expect(403);
     Browser::new(server.client).get("/+manage/groups").expect(401);
-    let hers = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
+    let hers = field(&alice.get("/+account").text(), "New token", "form");
     for target in ["root", "alice"] {
         let fields = [("form", hers.as_str()), ("do", "token"), ("scope", "*"), ("own", "wrong")];
-        let fields: Vec<_> =
-            fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
         alice.post(&format!("/+manage/users/{target}"), &encoded(&fields)).expect(403);
     }
 }
@@ -537,9 +525,7 @@ fn with_two_users() -> TestServer {
     let server = start();
     for name in ["alice", "bob"] {
         server.add_user(name, "staple");
-        let secret = json!({"acl_read": [name]}).to_string();
-        let path = format!("/{name}/secret");
-        server.root().put(&path, secret.as_bytes()).expect(200);
+        server.root().put(&format!("/{name}/secret"), json!({"acl_read": [name]})).expect(200);
     }
     server
 }
@@ -564,7 +550,7 @@ fn nobody_manages_what_is_not_theirs() {
     let server = with_two_users();
     let mut alice = Browser::of(server.client, "alice", "staple");
     let root = Browser::root(server.client);
-    let token = form(&alice.get("/+account").text(), "New token").1[0].1.clone();
+    let token = field(&alice.get("/+account").text(), "New token", "form");
     let forms = [
         ("/+manage", &["New user", "New index"][..]),
         ("/+manage/users/bob", &["Profile", "Set the password", "Groups", "Disable", "Delete"]),
@@ -605,10 +591,10 @@ fn nobody_manages_what_is_not_theirs() {
 fn what_strangers_wrote_is_shown_as_text() {
     let server = start();
     let attack = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>";
-    let user = json!({"password": "staple", "title": attack, "email": attack}).to_string();
-    server.root().put("/alice", user.as_bytes()).expect(201);
-    let index = json!({"title": attack, "description": attack}).to_string();
-    server.root().put("/alice/dev", index.as_bytes()).expect(200);
+    let user = json!({"password": "staple", "title": attack, "email": attack});
+    server.root().put("/alice", user).expect(201);
+    let index = json!({"title": attack, "description": attack});
+    server.root().put("/alice/dev", index).expect(200);
     let mut root = Browser::root(server.client);
     for target in ["/+manage", "/+manage/users/alice", "/+manage/indexes/alice/dev"] {
         check_harmless(&root.get(target).text(), target);

@@ -189,22 +189,20 @@ fn check_lost(method: &str, target: &str, content_type: &str, body: &str, status
     let process = start();
     let (client, place) = (process.client, Place(process.directory.path()));
     let alice = basic("alice", "old");
-    let headers = [("Authorization", alice.as_str()), ("Content-Type", "application/json")];
-    client.send("PUT", "/alice/dev", &headers, b"{}").expect(200);
+    let as_alice = client.authorized(&alice);
+    as_alice.put("/alice/dev", "{}").expect(200);
     place.run("user groups alice --add admin");
-    let made = || client.send("PUT", "/dora", &headers, br#"{"password": "x"}"#).status;
+    let made = || as_alice.put("/dora", r#"{"password": "x"}"#).status;
     wait_until("Alice to be an administrator", || [201, 409].contains(&made()));
 
-    let ask = client.authorized(&alice).typed(content_type).with("Connection", "close");
+    let ask = as_alice.clone().typed(content_type).with("Connection", "close");
     let stream = ask.announce(method, target, body.len());
     place.run("user password alice --no-password");
     wait_until("the password to be gone", || read(&client, &alice).status == 401);
     Response::after(body, stream).expect(status);
-    let verified = place.run("verify");
-    verified.lacks(["article", "release"]);
+    place.run("verify").lacks(["article", "release"]);
     assert_eq!(place.json("token list --json"), serde_json::json!([]));
-    let users = place.run("user list --json");
-    users.lacks("late");
+    place.run("user list --json").lacks("late");
 }
 
 #[test]

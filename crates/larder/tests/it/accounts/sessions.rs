@@ -6,7 +6,7 @@ use config::Config;
 use serde_json::json;
 
 use crate::asking::{Says as _, each};
-use crate::browser::{ACCEPT, Browser, encoded, form};
+use crate::browser::{ACCEPT, Browser, encoded, field, filled};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
 
@@ -115,13 +115,6 @@ fn the_cookie_opens_pages_and_nothing_that_programs_ask() {
     server.client.get_with("/articles", &own).expect(200);
 }
 
-/// The token of a form.
-#[track_caller]
-fn token_of(page: &str, label: &str) -> String {
-    let (_, fields) = form(page, label);
-    fields.into_iter().find(|(name, _)| name == "form").expect("a token").1
-}
-
 /// The form for a new token, with this token of the form and this password.
 fn new_token(token: &str, password: &str) -> String {
     let fields = [("form", token), ("scope", "*"), ("own", password)];
@@ -130,7 +123,7 @@ fn new_token(token: &str, password: &str) -> String {
 
 /// The number of tokens that `alice` has.
 fn tokens(server: &TestServer) -> usize {
-    let stored = server.app.live_store.snapshot_full().expect("a state");
+    let stored = server.stored();
     stored.accounts.tokens_of(&"alice".parse().expect("a name")).len()
 }
 
@@ -139,11 +132,11 @@ fn a_form_without_the_right_token_does_nothing() {
     let server = start(|_| ());
     server.add_user("bob", "horse");
     let mut alice = Browser::of(server.client, "alice", "staple");
-    let own = token_of(&alice.get("/+account").text(), "New token");
+    let own = field(&alice.get("/+account").text(), "New token", "form");
     let mut bob = Browser::of(server.client, "bob", "horse");
-    let others = token_of(&bob.get("/+account").text(), "New token");
+    let others = field(&bob.get("/+account").text(), "New token", "form");
     let login = Browser::new(server.client).get("/+account/login").text();
-    for token in ["", "x", &others, &token_of(&login, "Log in"), &own[1..]] {
+    for token in ["", "x", &others, &field(&login, "Log in", "form"), &own[1..]] {
         for target in ["tokens", "tokens/revoke", "password", "logout"] {
             let target = format!("/+account/{target}");
             let response = alice.post(&target, &new_token(token, "staple")).expect(403);
@@ -163,7 +156,7 @@ fn a_form_without_the_right_token_does_nothing() {
 fn a_page_of_another_origin_sends_no_form() {
     let server = start(|_| ());
     let mut alice = Browser::of(server.client, "alice", "staple");
-    let body = new_token(&token_of(&alice.get("/+account").text(), "New token"), "staple");
+    let body = new_token(&field(&alice.get("/+account").text(), "New token", "form"), "staple");
     for page in [
         ("Origin", "http://evil.example"),
         ("Origin", "null"),
@@ -184,7 +177,7 @@ fn a_page_of_another_origin_sends_no_form() {
 fn a_new_token_takes_the_password() {
     let server = start(|_| ());
     let mut alice = Browser::of(server.client, "alice", "staple");
-    let own = token_of(&alice.get("/+account").text(), "New token");
+    let own = field(&alice.get("/+account").text(), "New token", "form");
     for password in ["", "horse", "staple "] {
         let refused = alice.post("/+account/tokens", &new_token(&own, password));
         refused.expect(403).says("Your own password");
@@ -198,10 +191,8 @@ fn a_new_token_takes_the_password() {
 #[test]
 fn a_login_takes_the_token_of_this_browser() {
     let server = start(|_| ());
-    let (_, mut fields) =
-        form(&Browser::new(server.client).get("/+account/login").text(), "Log in");
-    fields.retain(|(name, _)| !matches!(name.as_str(), "name" | "password"));
-    fields.extend([("name".into(), "alice".into()), ("password".into(), "staple".into())]);
+    let page = Browser::new(server.client).get("/+account/login").text();
+    let (_, fields) = filled(&page, "Log in", &[("name", "alice"), ("password", "staple")]);
     let mut nobody = Browser::new(server.client);
     nobody.post("/+account/login", &encoded(&fields)).expect(403);
     assert_eq!(nobody.cookies.get(SESSION), None);
@@ -282,7 +273,7 @@ fn a_session_ends_with_its_time() {
     let mut browser = alice(&server);
     let text = browser.cookies[SESSION].split('.').next().expect("a session").to_owned();
     let session: account::SessionText = text.parse().expect("a session");
-    let stored = server.app.live_store.snapshot_full().expect("a state");
+    let stored = server.stored();
     let at = |seconds: i64| {
         let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
         account::identify_session(&stored.accounts, &session, later).is_ok()
@@ -315,7 +306,7 @@ fn a_commit_that_is_gone_is_waited_for_once() {
     let server = start(|config| config.store.wait_for_serial = Duration::from_millis(10));
     let mut browser = Browser::of(server.client, "alice", "staple");
     let gone = |session: &account::SessionText| {
-        let stored = server.app.live_store.snapshot_full().expect("a state");
+        let stored = server.stored();
         let seen = record::Serial(stored.serial.0 + 1_000);
         let mac = stored.accounts.login_secret().expect("a secret").sign_seen(session, seen);
         format!("{}.{}.{mac}", session.reveal(), seen.0)
@@ -481,17 +472,9 @@ fn with_tls_the_cookie_is_bound_to_the_host() {
     let server = start(|config| config.public_url = Some("https://larder.example/pre".to_owned()));
     let mut browser = Browser::new(server.client);
     let page = browser.get("/+account/login?next=/articles").text();
-    let (action, fields) = form(&page, "Log in");
+    let (action, fields) = filled(&page, "Log in", &[("name", "alice"), ("password", "staple")]);
     assert_eq!(action, "/pre/+account/login");
     assert!(browser.cookies.contains_key("__Host-larder-form"), "{:?}", browser.cookies);
-    let mut fields = fields;
-    for (name, value) in &mut fields {
-        match name.as_str() {
-            "name" => *value = "alice".into(),
-            "password" => *value = "staple".into(),
-            _ => {}
-        }
-    }
     let response = browser.post("/+account/login", &encoded(&fields)).expect(303);
     response.has("location", "/pre/articles");
     let set =

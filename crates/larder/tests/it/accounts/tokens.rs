@@ -1,46 +1,42 @@
 //! `/+tokens`: what users do about their tokens themselves.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{Place, prepare};
-use crate::asking::{Says as _, basic, each};
+use crate::asking::{Ask, Says as _, each, texts};
 use crate::browser::Browser;
-use crate::client::{Client, Response};
+use crate::client::Response;
 use crate::process::Process;
+use crate::shown::shown_json;
 use crate::wait_until;
 
-struct Asking {
-    client: Client,
-    authorization: String,
-}
-
-impl Asking {
-    fn send(&self, method: &str, target: &str, body: &[u8]) -> Response {
-        let json = ("Content-Type", "application/json");
-        let headers = [("Authorization", self.authorization.as_str()), json];
-        let response = self.client.send(method, target, &headers, body);
+impl Ask {
+    /// Asks about tokens; nobody may keep the answer.
+    #[track_caller]
+    fn of_tokens(&self, method: &str, target: &str, body: &str) -> Response {
+        let response = self.clone().typed("application/json").send(method, target, body);
         response.has("cache-control", "no-store");
         response
     }
 
     #[track_caller]
     fn check(&self, method: &str, target: &str, body: &str, status: u16, says: &str) {
-        let response = self.send(method, target, body.as_bytes()).expect(status);
+        let response = self.of_tokens(method, target, body).expect(status);
         response.says(says);
     }
 
     #[track_caller]
     fn make(&self, target: &str, wish: &Value) -> Value {
-        let response = self.send("POST", target, wish.to_string().as_bytes()).expect(201);
+        let response = self.of_tokens("POST", target, &wish.to_string()).expect(201);
         assert!(response.find("x-larder-serial").is_some());
         response.json()
     }
 
     #[track_caller]
     fn ids(&self, target: &str) -> Vec<String> {
-        let json = self.send("GET", target, b"").expect(200).json();
-        let tokens = json["tokens"].as_array().expect("tokens");
-        tokens.iter().map(|token| token["id"].as_str().expect("an id").to_owned()).collect()
+        let json = self.of_tokens("GET", target, "").expect(200).json();
+        texts(&json["tokens"], "id")
     }
 }
 
@@ -52,29 +48,23 @@ fn start() -> Process {
     })
 }
 
-fn asking(process: &Process, user: &str, password: &str) -> Asking {
-    Asking { client: process.client, authorization: basic(user, password) }
-}
-
 #[test]
 fn users_make_and_revoke_their_own() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     assert_eq!(alice.ids("/+tokens"), [""; 0]);
     let wish = json!({"scopes": ["article:write"], "expires": "90d", "comment": "for ci"});
     let made = alice.make("/+tokens", &wish);
-    assert_eq!((&made["user"], &made["comment"]), (&json!("alice"), &json!("for ci")));
-    assert!(made["expires_at"].is_string());
+    assert_snapshot!("made", shown_json(&made));
     let token = made["token"].as_str().expect("the token");
     let id = made["id"].as_str().expect("an id");
     assert_eq!(alice.ids("/+tokens"), [id]);
-    let list = alice.send("GET", "/+tokens", b"").text();
+    let list = alice.of_tokens("GET", "/+tokens", "").text();
     assert!(!list.contains(token.rsplit('_').next().expect("its secret")), "{list}");
 
-    let with_token = Asking { client: process.client, authorization: format!("Bearer {token}") };
-    let stored =
-        with_token.client.authorized(&with_token.authorization).post("/article/one/0", "text");
-    assert_eq!(stored.status, 201, "it opens at once: {}", stored.text());
+    let with_token = process.bearer(token);
+    // It opens at once.
+    with_token.post("/article/one/0", "text").expect(201);
     // This token cannot manage tokens.
     with_token.check("GET", "/+tokens", "", 403, "`user:admin`");
     with_token.check("POST", "/+tokens", r#"{"scopes":["article:read"]}"#, 403, "`user:admin`");
@@ -90,10 +80,9 @@ fn users_make_and_revoke_their_own() {
 #[test]
 fn a_token_may_make_narrower_ones_if_it_may_make_any() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let made = alice.make("/+tokens", &json!({"scopes": ["user:admin", "python:upload"]}));
-    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
-    let token = Asking { client: process.client, authorization };
+    let token = bearer(&process, &made);
     token.make("/+tokens", &json!({"scopes": ["python:read"]}));
     token.check("POST", "/+tokens", r#"{"scopes":["python:admin"]}"#, 403, "python:admin");
     token.check("POST", "/+tokens", r#"{"scopes":["*"]}"#, 403, "no permission");
@@ -102,7 +91,7 @@ fn a_token_may_make_narrower_ones_if_it_may_make_any() {
 #[test]
 fn a_limited_token_manages_none() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let wish = json!({
         "scopes": ["*"], "indexes": ["/alice/dev/", "team/*"], "projects": ["Foo.Bar"], "prefixes": ["docs"],
     });
@@ -113,12 +102,11 @@ fn a_limited_token_manages_none() {
     let expected =
         [json!(true), json!(["alice/dev", "team/*"]), json!(["foo-bar"]), json!(["/docs/"])];
     assert_eq!(limits(&made), expected);
-    let list = alice.send("GET", "/+tokens", b"").json();
+    let list = alice.of_tokens("GET", "/+tokens", "").json();
     assert_eq!(limits(&list["tokens"][0]), expected);
     let place = Place(process.directory.path());
     assert_eq!(limits(&place.json("token list --json")[0]), expected);
-    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
-    let token = Asking { client: process.client, authorization };
+    let token = bearer(&process, &made);
     let why = "this token is limited to project `foo-bar` of alice/dev, team/* and articles below `/docs/`; it \
                may not manage users, tokens or the server";
     token.check("GET", "/+tokens", "", 403, why);
@@ -133,8 +121,8 @@ fn a_limited_token_manages_none() {
 #[test]
 fn others_tokens_are_the_administrators_business() {
     let process = start();
-    let (alice, bob) = (asking(&process, "alice", "a"), asking(&process, "bob", "b"));
-    let root = asking(&process, "root", "horse");
+    let (alice, bob) = (process.user("alice", "a"), process.user("bob", "b"));
+    let root = process.user("root", "horse");
     let made = alice.make("/+tokens", &json!({"scopes": ["*"]}));
     let path = format!("/+tokens/{}", made["id"].as_str().expect("an id"));
     bob.check(
@@ -160,7 +148,7 @@ fn others_tokens_are_the_administrators_business() {
 #[test]
 fn what_is_asked_wrongly_is_refused() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let wishes = [
         ("", 400, "no request for a token"),
         ("[]", 400, "no request for a token: it is not an object"),
@@ -202,35 +190,29 @@ fn what_is_asked_wrongly_is_refused() {
     each(rows, |(method, target, body, status, says)| {
         alice.check(method, target, body, status, says);
     });
-    asking(&process, "alice", "wrong").check("GET", "/+tokens", "", 401, "alice");
+    process.user("alice", "wrong").check("GET", "/+tokens", "", 401, "alice");
     process.get("/+tokens").expect(401).has("www-authenticate", "Basic realm=\"pypi\"");
     // A page of another site can send no other type than such.
-    let authorization = basic("alice", "a");
-    process
-        .authorized(authorization.as_str())
-        .typed("text/plain")
-        .post("/+tokens", r#"{"scopes":["*"]}"#)
-        .expect(415);
+    alice.clone().typed("text/plain").post("/+tokens", all).expect(415);
     assert_eq!(alice.ids("/+tokens"), [""; 0], "nothing came of all this");
 }
 
 #[test]
 fn tokens_made_on_the_command_line_are_listed() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     Place(process.directory.path()).token("alice --scope article:read");
     wait_until("the token", || alice.ids("/+tokens").len() == 1);
 }
 
-fn bearer(process: &Process, made: &Value) -> Asking {
-    let authorization = format!("Bearer {}", made["token"].as_str().expect("the token"));
-    Asking { client: process.client, authorization }
+fn bearer(process: &Process, made: &Value) -> Ask {
+    process.bearer(made["token"].as_str().expect("the token"))
 }
 
 #[test]
 fn a_token_has_an_end_unless_its_maker_says_otherwise() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let days = |made: &Value| {
         let time = |name: &str| made[name].as_str()?.parse::<jiff::Timestamp>().ok();
         Some((time("expires_at")?.duration_since(time("created_at")?).as_hours() + 12) / 24)
@@ -251,7 +233,7 @@ fn a_token_has_an_end_unless_its_maker_says_otherwise() {
 #[test]
 fn a_token_that_ends_soon_is_marked() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     for (comment, expires) in [("last", "2h"), ("soon", "5d"), ("late", "90d"), ("ever", "never")] {
         let wish = json!({"scopes": ["python:read"], "comment": comment, "expires": expires});
         alice.make("/+tokens", &wish);
@@ -267,12 +249,12 @@ fn a_token_that_ends_soon_is_marked() {
 #[test]
 fn the_last_use_is_kept_over_a_restart() {
     let mut process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let wish = json!({"scopes": ["python:read"], "comment": "used"});
     let used = bearer(&process, &alice.make("/+tokens", &wish));
     let unused = alice.make("/+tokens", &json!({"scopes": ["python:read"], "comment": "unused"}));
     let uses = |process: &Process| {
-        let list = asking(process, "alice", "a").send("GET", "/+tokens", b"").json();
+        let list = process.user("alice", "a").of_tokens("GET", "/+tokens", "").json();
         let tokens = list["tokens"].as_array().expect("tokens").clone();
         let use_of = |comment: &str| {
             let mut those = tokens.iter().filter(|token| token["comment"] == comment);
@@ -281,7 +263,7 @@ fn the_last_use_is_kept_over_a_restart() {
         [use_of("used"), use_of("unused")]
     };
     assert_eq!(uses(&process), [json!(null), json!(null)]);
-    used.client.authorized(&used.authorization).get("/alice").expect(200);
+    used.get("/alice").expect(200);
     let [before, none] = uses(&process);
     assert!(before.is_string() && none.is_null(), "{before} {none}");
     process.stop();
@@ -295,9 +277,9 @@ fn the_last_use_is_kept_over_a_restart() {
     let now = jiff::Timestamp::now();
     assert_eq!(place.json("token list --unused 90d --json"), json!([]), "at {now}");
     assert_eq!(place.json("token list --unused 0s --json").as_array().map(Vec::len), Some(2));
-    let root = asking(&process, "root", "horse");
+    let root = process.user("root", "horse");
     let first =
-        |target: &str| root.send("GET", target, b"").expect(200).json()["tokens"][0].clone();
+        |target: &str| root.of_tokens("GET", target, "").expect(200).json()["tokens"][0].clone();
     assert_eq!(first("/+tokens?user=*")["comment"], "used", "the older sign of use comes first");
     assert_eq!(root.ids("/+tokens?user=*&unused=90d"), [""; 0]);
     assert_eq!(first("/+tokens?user=alice&unused=0s")["last_used_at"], before);
@@ -308,7 +290,7 @@ fn the_last_use_is_kept_over_a_restart() {
 #[test]
 fn who_finds_a_token_revokes_it() {
     let process = start();
-    let alice = asking(&process, "alice", "a");
+    let alice = process.user("alice", "a");
     let make = || alice.make("/+tokens", &json!({"scopes": ["python:read"]}));
     let (one, other, kept) = (make(), make(), make());
     let text = |made: &Value| made["token"].as_str().expect("the token").to_owned();

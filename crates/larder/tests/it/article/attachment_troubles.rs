@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 
-use account::{Scope, Scopes};
 use record::{Batch, Expected, Key};
 use serde_json::json;
 
@@ -60,7 +59,7 @@ fn who_may_only_write_learns_no_sizes() {
     });
     store(&server, "docs/a/0", b"text");
     added(&server, "/+attachments/docs/a/x.png", &noise(1_234));
-    let ada = limited(&server, Scopes::default().with(Scope::ArticleWrite));
+    let ada = limited(&server, &["article:write"]);
     let as_ada = |name: &str, body: &[u8]| {
         let target = format!("/+attachments/docs/a/{name}");
         server.authorized(ada.as_str()).put(&target, body)

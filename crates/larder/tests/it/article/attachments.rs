@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use account::{Scope, Scopes};
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::words::limited;
 use super::{code, noise, store, wiki, wiki_with};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, texts};
 use crate::browser::{ACCEPT, Browser};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::{ROOT, TestServer};
+use crate::shown::{shown, shown_json};
 
 pub(super) const PATH: &str = "/+attachments/a/x.png";
 
@@ -35,14 +36,12 @@ pub(super) fn added(server: &TestServer, target: &str, body: &[u8]) -> Response 
 #[track_caller]
 pub(super) fn names(server: &TestServer, article: &str) -> Vec<String> {
     let list = server.get(&format!("/+attachments/{article}/")).expect(200);
-    let list = list.json()["attachments"].as_array().expect("files").clone();
-    list.iter().map(|file| file["name"].as_str().expect("a name").to_owned()).collect()
+    texts(&list.json()["attachments"], "name")
 }
 
 /// The feed's changes of attachments.
 pub(super) fn told(server: &TestServer) -> Vec<Value> {
-    let lines = server.get("/changes?surface=articles&since=0").text();
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines = server.get("/changes?surface=articles&since=0").json_lines().into_iter();
     lines.filter(|line| line["type"] == "attachment").collect()
 }
 
@@ -53,9 +52,7 @@ fn a_file_is_added_and_read() {
     assert_eq!(code(&put(&server, "/+attachments/none/x.png", &[], b"x")), "not_found");
     let made = added(&server, PATH, b"one");
     made.has("location", PATH);
-    let facts = made.json();
-    assert_eq!((&facts["article"], &facts["name"]), (&json!("a"), &json!("x.png")));
-    assert_eq!((&facts["size_bytes"], &facts["author"]), (&json!(3), &json!("root")));
+    assert_snapshot!("added", shown_json(&made.json()));
     let tag = made.header("etag").to_owned();
     let read = server.get(PATH);
     assert_eq!((read.status, read.body.as_slice()), (200, &b"one"[..]));
@@ -102,28 +99,10 @@ fn what_happened_to_files_is_listed_and_told() {
     assert_eq!(code(&server.get(PATH)), "not_found");
     assert_eq!(code(&server.root().with("If-Match", "*").delete(PATH)), "not_found");
     let list = server.get("/+attachments/a/").json();
-    let done = list["changes"].as_array().expect("changes").iter();
-    let done: Vec<_> = done.map(|it| (it["kind"].as_str(), it["name"].as_str())).collect();
-    let x = Some("x.png");
-    assert_eq!(
-        done,
-        [
-            (Some("removed"), x),
-            (Some("added"), Some("b c.txt")),
-            (Some("replaced"), x),
-            (Some("added"), x)
-        ]
-    );
+    assert_snapshot!("listed", shown_json(&list));
     // The text and its tag have not changed.
     server.get("/article/a").has("etag", text_tag);
-    let told = told(&server);
-    let kinds: Vec<_> = told.iter().map(|line| line["kind"].as_str().expect("a kind")).collect();
-    assert_eq!(kinds, ["added", "changed", "added", "removed"]);
-    let first = &told[0];
-    assert_eq!(
-        (&first["name"], &first["file"], &first["by"]),
-        (&json!("a"), &json!("x.png"), &json!("root"))
-    );
+    assert_snapshot!("told", shown_json(&told(&server).into()));
 }
 
 #[test]
@@ -272,8 +251,7 @@ fn who_may_read_an_article_reads_its_files() {
     let read = server.root().get("/+attachments/secret/x.png").expect(200);
     read.has("cache-control", "private, no-cache");
     // A writer who may not read, with a token for one prefix.
-    let scopes = Scopes::default().with(Scope::ArticleWrite).with(Scope::ArticleRead);
-    let ada = limited(&server, scopes);
+    let ada = limited(&server, &["article:read", "article:write"]);
     let as_ada = |method: &str, target: &str, body: &[u8]| {
         server.authorized(ada.as_str()).with("If-Match", "*").send(method, target, body)
     };
@@ -351,18 +329,15 @@ fn files_that_people_add_show_in_their_article() {
     let tag = before.header("etag").to_owned();
     let now =
         server.client.get_with("/article/guide/a", &[ACCEPT, ("If-None-Match", &tag)]).expect(200);
-    let shown = now.text();
-    check_harmless(&shown, "the article");
-    shown.says([
-        "<img src=\"/+attachments/guide/a/plan.png\"",
-        "href=\"/+attachments/guide/a/list%20B.pdf\"",
-        "class=\"missing\"",
-    ]);
+    let page = now.html();
+    check_harmless(&page, "the article");
+    page.says(["<img src=\"/+attachments/guide/a/plan.png\"", "class=\"missing\""]);
+    assert_snapshot!("article_with_files", shown(&page));
     // Another article has no such file.
     store(&server, "guide/b/0", b"![Plan](plan.png)\n");
     server.browse("/article/guide/b").lacks("<img");
     // Readers see the list, and no form.
-    Browser::new(server.client).get(PLACE).expect(200).lacks("type=\"file\"");
+    assert_snapshot!("files_for_readers", shown(&server.page(PLACE)));
 }
 
 #[test]

@@ -2,71 +2,20 @@
 //! with its bytes, nothing exists in part, and the next start needs no repair.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::noise;
 use crate::client::Client;
-use crate::process::{init, larder};
+use crate::process::{Process, init};
 use crate::server::ROOT;
 use crate::{is_long, wait_until};
 
 const WRITERS: u32 = 6;
-
-/// A running server; killed when dropped, as `kill -9` does.
-struct Victim {
-    child: Child,
-    client: Client,
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Victim {
-    fn start(directory: &Path) -> Victim {
-        let log = directory.join("log");
-        let mut child = larder(directory)
-            .args([
-                "serve",
-                "--data-dir",
-                "data",
-                "--listen",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-            ])
-            .arg("--aur-enabled=false")
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).expect("a file"))
-            .spawn()
-            .expect("it starts");
-        let mut address = None;
-        wait_until("the address in the log", || {
-            let text = fs::read_to_string(&log).expect("the log");
-            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            address = lines
-                .filter(|line| line["message"] == "listening")
-                .find_map(|line| line["address"].as_str()?.parse().ok());
-            assert!(child.try_wait().expect("a child").is_none(), "it has ended: {text}");
-            address.is_some()
-        });
-        let victim =
-            Victim { child, client: Client { address: address.expect("it was waited for") } };
-        wait_until("readiness", || victim.client.get("/readyz").status == 200);
-        victim
-    }
-}
 
 /// The last acknowledged version of a writer.
 struct Written {
@@ -91,23 +40,11 @@ fn name(writer: u32) -> String {
 fn try_send(
     client: &Client,
     (method, target): (&str, &str),
-    condition: &str,
+    condition: &[(&str, &str)],
     body: &[u8],
 ) -> Option<u16> {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(client.address).ok()?;
-    stream.set_read_timeout(Some(crate::PATIENCE)).ok()?;
-    let (name, value) = ROOT;
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n{condition}Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
-    let mut answer = Vec::new();
-    // A reset is an end: what came before counts.
-    let _ = stream.read_to_end(&mut answer);
-    let text = String::from_utf8_lossy(&answer);
-    text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()
+    let headers = [&[ROOT], condition].concat();
+    Some(client.try_exchange(&client.request(method, target, &headers, body))?.0)
 }
 
 /// Writes one version after the other until the server is gone.
@@ -115,7 +52,7 @@ fn write_on(client: Client, writer: u32, from: u32, total: &AtomicU32) -> Writte
     let mut version = from;
     loop {
         let target = format!("/article/{}/{version}", name(writer));
-        match try_send(&client, ("POST", &target), "", &body(writer, version + 1)) {
+        match try_send(&client, ("POST", &target), &[], &body(writer, version + 1)) {
             Some(201) => {
                 version += 1;
                 total.fetch_add(1, Relaxed);
@@ -168,10 +105,14 @@ fn rounds() -> u32 {
 }
 
 /// A directory with the store of a server.
-fn initialized() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
+fn initialized() -> Arc<TempDir> {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     init(directory.path());
     directory
+}
+
+fn start(directory: &Arc<TempDir>) -> Process {
+    Process::start_in(directory.clone(), "data", &["--aur-enabled=false"])
 }
 
 /// The bytes of an attempt to upload: sometimes one piece, sometimes many.
@@ -202,9 +143,9 @@ fn upload_on(client: Client, writer: u32, mut files: Files, total: &AtomicU32) -
         files.attempts += 1;
         let path = format!("/+attachments/{}/{}.bin", name(writer), attempt / 2 % 40);
         let is_there = files.there.contains_key(&path);
-        let condition = if is_there { "If-Match: *\r\n" } else { "If-None-Match: *\r\n" };
+        let condition = if is_there { ("If-Match", "*") } else { ("If-None-Match", "*") };
         let expected = if is_there { 200 } else { 201 };
-        match try_send(&client, ("PUT", &path), condition, &file(writer, attempt)) {
+        match try_send(&client, ("PUT", &path), &[condition], &file(writer, attempt)) {
             Some(status) => {
                 assert_eq!(status, expected, "{path}");
                 files.there.insert(path, attempt);
@@ -243,11 +184,11 @@ fn check_files(client: &Client, writer: u32, files: &mut Files) {
 fn killed_while_files_arrive() {
     let rounds = rounds();
     let directory = initialized();
-    let mut process = Victim::start(directory.path());
+    let mut process = start(&directory);
     let mut files: Vec<Files> = Vec::new();
     for writer in 0..WRITERS {
         let target = format!("/article/{}/0", name(writer));
-        let made = try_send(&process.client, ("POST", &target), "", b"# An article\n");
+        let made = try_send(&process.client, ("POST", &target), &[], b"# An article\n");
         assert_eq!(made, Some(201), "{target}");
         files.push(Files::default());
     }
@@ -267,7 +208,7 @@ fn killed_while_files_arrive() {
         drop(process);
         files = writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
         all += total.load(Relaxed);
-        process = Victim::start(directory.path());
+        process = start(&directory);
         for (writer, files) in (0..WRITERS).zip(&mut files) {
             check_files(&process.client, writer, files);
         }
@@ -282,7 +223,7 @@ fn killed_under_load() {
     let mut latest_of: BTreeMap<u32, u32> = (0..WRITERS).map(|writer| (writer, 0)).collect();
     let mut all = 0;
     for round in 0..rounds {
-        let process = Victim::start(directory.path());
+        let process = start(&directory);
         let client = process.client;
         let total = Arc::new(AtomicU32::new(0));
         let writers: Vec<_> = latest_of
@@ -302,13 +243,13 @@ fn killed_under_load() {
             writers.into_iter().map(|writer| writer.join().expect("a writer")).collect();
         all += total.load(Relaxed);
 
-        let process = Victim::start(directory.path());
+        let process = start(&directory);
         let next = check(&process.client, &written);
         check_bytes(&process.client, &next, &latest_of);
         latest_of = next;
     }
     // And once more everything, from the first version on.
-    let process = Victim::start(directory.path());
+    let process = start(&directory);
     check_bytes(&process.client, &latest_of, &BTreeMap::new());
     let list: Value = process.client.get("/articles?limit=1000").json();
     let count = list["articles"].as_array().expect("a list").len();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::asking::Says as _;
-use crate::browser::{Browser, form};
+use crate::browser::{self, Browser, form};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
 
@@ -25,12 +25,7 @@ fn with_root() -> (TestServer, Browser) {
 /// The value of a field of the form for the article.
 #[track_caller]
 fn field(page: &str, name: &str) -> String {
-    let (_, fields) = form(page, "Article");
-    fields
-        .into_iter()
-        .find(|(found, _)| found == name)
-        .unwrap_or_else(|| panic!("{name}: {page}"))
-        .1
+    browser::field(page, "Article", name)
 }
 
 #[test]

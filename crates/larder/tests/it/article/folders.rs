@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use insta::assert_snapshot;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::store;
@@ -62,15 +62,10 @@ pub(super) fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-#[track_caller]
-fn report(done: &Done) -> Value {
-    serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
-}
-
 /// added, changed, as they were, redirects, left out
 #[track_caller]
 fn counts(done: &Done) -> [u64; 5] {
-    let report = report(done);
+    let report = done.json();
     let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
     let left_out = report["left_out"].as_array().expect("a list").len() as u64;
     [count("added"), count("changed"), count("already_there"), count("redirects"), left_out]
@@ -201,7 +196,7 @@ fn a_folder_of_markdown_is_imported_as_it_changes() {
     write(&folder.join(".git/config"), "secret");
     let done = place.run_with("import-articles wiki --json --comment first", "");
     assert_eq!((done.code, counts(&done)), (Some(0), [3, 0, 0, 0, 0]), "{done:?}");
-    assert_eq!(report(&done)["hidden"], 1);
+    assert_eq!(done.json()["hidden"], 1);
     write(&folder.join("guide/start.md"), "# Start here\n");
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!(counts(&done), [0, 1, 2, 0, 0], "{done:?}");
@@ -218,7 +213,7 @@ fn a_folder_of_markdown_is_imported_as_it_changes() {
     drop(server);
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!((done.code, counts(&done)), (Some(1), [0, 0, 1, 0, 2]), "{done:?}");
-    let left_out = report(&done)["left_out"].clone();
+    let left_out = done.json()["left_out"].clone();
     assert_eq!(
         left_out,
         json!([
@@ -264,7 +259,7 @@ fn the_ending_of_markdown_can_be_left_out_of_names_and_links() {
     // A file whose name without the ending is that of another.
     write(&folder.join("guide/start"), "taken");
     let done = place.run_with("import-articles wiki --drop-md --json", "");
-    assert_eq!((done.code, report(&done)["left_out"].as_array().map(Vec::len)), (Some(1), Some(1)));
+    assert_eq!((done.code, done.json()["left_out"].as_array().map(Vec::len)), (Some(1), Some(1)));
 }
 
 #[test]
@@ -307,7 +302,7 @@ fn what_is_no_article_is_named_and_left_out() {
     let done = place.run_with("import-articles wiki --json", "");
     assert_eq!(done.code, Some(1), "{done:?}");
     done.stderr.says("16 failures: not everything was imported");
-    assert_snapshot!("left_out", shown_json(&report(&done)["left_out"]));
+    assert_snapshot!("left_out", shown_json(&done.json()["left_out"]));
     assert_eq!(counts(&done)[..4], [3, 0, 0, 1], "{done:?}");
     place.run("export-articles out");
     let out: Vec<String> = files(&directory.path().join("out")).into_keys().collect();
@@ -338,7 +333,7 @@ fn a_folder_that_cannot_be_read_is_refused() {
 /// attachments: added, changed, as they were
 #[track_caller]
 fn attached(done: &Done) -> [u64; 3] {
-    let report = report(done);
+    let report = done.json();
     let names = ["attachments_added", "attachments_changed", "attachments_already_there"];
     names.map(|name| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}")))
 }
@@ -388,7 +383,7 @@ fn attachments_go_out_and_in_again() {
     write(&manifest, &text);
     let done = place.run_with("import-articles in --json --prefix wiki", "");
     assert_eq!((done.code, attached(&done)), (Some(1), [0, 0, 2]), "{done:?}");
-    report(&done)["left_out"][0]["why"].to_string().says("slash");
+    done.json()["left_out"][0]["why"].to_string().says("slash");
     // The folder of an interrupted export.
     write(&manifest, "{\"is_unfinished\": true}");
     place.check("import-articles in", 1, "did not come to its end");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{noise, store, wiki, wiki_with};
-use crate::asking::{Says as _, each};
+use crate::asking::{Says as _, each, texts};
 use crate::server::TestServer;
 use crate::wait_until;
 
@@ -11,11 +11,8 @@ use crate::wait_until;
 #[track_caller]
 fn names(server: &TestServer, query: &str) -> String {
     let json = server.get(&format!("/articles{query}")).expect(200).json();
-    let list = json["articles"].as_array().expect("a list");
-    let mut names: Vec<&str> =
-        list.iter().map(|article| article["name"].as_str().expect("a name")).collect();
-    let next = json["next_after"].as_str().map(|next| format!("…{next}"));
-    names.extend(next.as_deref());
+    let mut names = texts(&json["articles"], "name");
+    names.extend(json["next_after"].as_str().map(|next| format!("…{next}")));
     names.join(" ")
 }
 

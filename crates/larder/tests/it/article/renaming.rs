@@ -1,13 +1,12 @@
 //! Renamed articles: what moves to the new name, what the old name answers, who may rename, and what the answers hide.
 
-use account::{Scope, Scopes};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::words::limited;
 use super::{closed_wiki, code, store, wiki, wiki_with};
-use crate::asking::{Says as _, each};
-use crate::browser::{ACCEPT, Browser, form};
+use crate::asking::{Says as _, each, texts};
+use crate::browser::{ACCEPT, Browser, field, form};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::server::TestServer;
@@ -89,11 +88,7 @@ fn every_page_of_the_old_name_leads_to_the_new_one() {
 fn lists_have_a_renamed_article_once_under_its_new_name() {
     let server = two_versions();
     renamed(&server, "a%20b/2", TO);
-    let names = |target: &str| -> Vec<String> {
-        let list = server.get(target).json();
-        let names = list["articles"].as_array().expect("articles").iter();
-        names.map(|it| it["name"].as_str().expect("a name").to_owned()).collect()
-    };
+    let names = |target: &str| texts(&server.get(target).json()["articles"], "name");
     assert_eq!(names("/articles"), ["guide/x,y"]);
     assert_eq!(names("/articles?q=two"), ["guide/x,y"]);
     let all = server.get("/articles?deleted=true").json();
@@ -107,15 +102,13 @@ fn lists_have_a_renamed_article_once_under_its_new_name() {
 fn the_feed_tells_of_a_removed_and_an_added_name_at_once() {
     let server = two_versions();
     renamed(&server, "a%20b/2", TO);
-    let feed = server.get("/changes?surface=articles&since=0").text();
-    let news: Vec<Value> =
-        feed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let news = server.get("/changes?surface=articles&since=0").json_lines();
     let of = |name: &str, kind: &str| {
         let found = news.iter().find(|it| it["name"] == name && it["kind"] == kind);
-        found.unwrap_or_else(|| panic!("{kind} {name}: {feed}"))["serial"].clone()
+        found.unwrap_or_else(|| panic!("{kind} {name}: {news:?}"))["serial"].clone()
     };
     assert_eq!(of("a b", "removed"), of("guide/x,y", "added"));
-    assert_eq!(news.iter().filter(|it| it["name"] == "guide/x,y").count(), 1, "{feed}");
+    assert_eq!(news.iter().filter(|it| it["name"] == "guide/x,y").count(), 1, "{news:?}");
 }
 
 /// A server on which `a` has become `b`, and a new `a` was written.
@@ -256,7 +249,7 @@ fn a_name_that_one_may_not_read_shows_nowhere() {
     store(&server, "docs/over/0", b"x\n");
     renamed(&server, "docs/over/1", "secret/over");
     store(&server, "docs/over/2", b"y\n");
-    let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
+    let token = limited(&server, &["article:read"]);
     let who = ("Authorization", token.as_str());
     let pages = [
         ("/article/docs/old", 410),
@@ -307,8 +300,7 @@ fn who_renames_may_read_and_write_under_both_names() {
     let server = closed_wiki();
     store(&server, "docs/a/0", b"a\n");
     store(&server, "secret/b/0", b"secret\n");
-    let both = Scopes::default().with(Scope::ArticleRead).with(Scope::ArticleWrite);
-    let token = limited(&server, both);
+    let token = limited(&server, &["article:read", "article:write"]);
     let send = |target: &str| server.authorized(&token).post(target, ());
     for target in [
         "/article/secret/b/1?rename=docs/b",
@@ -332,7 +324,7 @@ fn writing_alone_is_not_enough() {
         config.article.acl_write = ":AUTHENTICATED:".parse().expect("a list");
     });
     store(&server, "docs/a/0", b"a\n");
-    let token = limited(&server, Scopes::default().with(Scope::ArticleWrite));
+    let token = limited(&server, &["article:write"]);
     let refused = server.authorized(token.as_str()).post("/article/docs/a/1?rename=docs/b", ());
     refused.expect(403).says("article.acl_read");
     server.root().get("/article/docs/a").expect(200);
@@ -361,9 +353,8 @@ fn people_rename_with_a_form() {
 /// The form of a page has this name and this comment.
 #[track_caller]
 fn check_fields(page: &str, to: &str, comment: &str) {
-    let (_, fields) = form(page, "Rename");
-    let of = |name: &str| &fields.iter().find(|(found, _)| found == name).expect("a field").1;
-    assert_eq!((of("to").as_str(), of("comment").as_str()), (to, comment));
+    let of = |name| field(page, "Rename", name);
+    assert_eq!((&*of("to"), &*of("comment")), (to, comment));
 }
 
 #[test]

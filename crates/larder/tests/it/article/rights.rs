@@ -1,40 +1,19 @@
 //! Who may read and write, and that closed articles show nowhere.
 
-use account::change::{self, NewToken};
-use account::{Password, Scope, Scopes, User};
 use config::Config;
-use jiff::Timestamp;
+use serde_json::json;
 
 use super::{code, store, wiki, wiki_with};
 use crate::asking::{Says as _, basic, each};
 use crate::client::Response;
-use crate::server::{TestServer, commit};
+use crate::server::TestServer;
 
-/// Makes a user with this password.
-fn make_user(server: &TestServer, name: &str, password: &str) {
-    let stored = server.app.live_store.snapshot_full().expect("a state");
-    let user = User::new(name.parse().expect("a name"), Timestamp::now());
-    let hash = Password::new(password).expect("a password").hash([7; 16]);
-    let user = User { password_hash: Some(hash), ..user };
-    let batch = change::create_user(&stored.accounts, &user).expect("a new user");
-    commit(&server.app.live_store, batch);
-}
+/// The password of `ada` and `bob`.
+const PASSWORD: &str = "open-sesame";
 
-/// Makes a token of this user, good for these.
-fn make_token(server: &TestServer, user: &str, scopes: &[Scope]) -> String {
-    let stored = server.app.live_store.snapshot_full().expect("a state");
-    let new = NewToken {
-        user: user.parse().expect("a name"),
-        comment: String::new(),
-        scopes: scopes.iter().fold(Scopes::default(), |scopes, scope| scopes.with(*scope)),
-        limits: None,
-        expires_at: None,
-    };
-    let secret = [scopes.len() as u8; 32];
-    let made = change::create_token(&stored.accounts, new, secret, Timestamp::now(), None);
-    let (text, _, batch) = made.expect("a new token");
-    commit(&server.app.live_store, batch);
-    format!("Bearer {}", text.reveal())
+/// The header of a token of `ada`, good for these scopes.
+fn token_of_ada(server: &TestServer, scopes: &[&str]) -> String {
+    format!("Bearer {}", server.user("ada", PASSWORD).make_token(json!({"scopes": scopes})))
 }
 
 #[track_caller]
@@ -48,8 +27,8 @@ fn send(server: &TestServer, method: &str, target: &str, who: &str) -> Response 
 fn writing_needs_a_name() {
     let server = wiki();
     store(&server, "a/0", b"one");
-    make_user(&server, "ada", "ada's password");
-    let ada = basic("ada", "ada's password");
+    server.add_user("ada", PASSWORD);
+    let ada = basic("ada", PASSWORD);
     for (who, expected) in [
         ("", 401),
         (basic("ada", "wrong").as_str(), 401),
@@ -73,7 +52,7 @@ fn writing_needs_a_name() {
     }
     let written = send(&server, "POST", "/article/a/1", &ada);
     assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
-    let ada = basic("ada", "ada's password");
+    let ada = basic("ada", PASSWORD);
     let devpi = ada.trim_start_matches("Basic ");
     let written = server.anybody().with("X-Devpi-Auth", devpi).post("/article/a/2", "x");
     assert_eq!((written.status, written.json()["author"].as_str()), (201, Some("ada")));
@@ -83,13 +62,13 @@ fn writing_needs_a_name() {
 fn a_list_of_writers() {
     let server = wiki_with(|config| config.article.acl_write = "ada".parse().expect("a list"));
     for name in ["ada", "bob"] {
-        make_user(&server, name, "their password");
+        server.add_user(name, PASSWORD);
     }
-    send(&server, "POST", "/article/a/0", &basic("bob", "their password")).expect(403);
-    send(&server, "POST", "/article/a/0", &basic("ada", "their password")).expect(201);
-    let token = make_token(&server, "ada", &[Scope::ArticleRead]);
+    send(&server, "POST", "/article/a/0", &basic("bob", PASSWORD)).expect(403);
+    send(&server, "POST", "/article/a/0", &basic("ada", PASSWORD)).expect(201);
+    let token = token_of_ada(&server, &["article:read"]);
     send(&server, "POST", "/article/a/1", &token).expect(403).says("article:write");
-    let token = make_token(&server, "ada", &[Scope::ArticleRead, Scope::ArticleWrite]);
+    let token = token_of_ada(&server, &["article:read", "article:write"]);
     send(&server, "POST", "/article/a/1", &token).expect(201);
     let server =
         wiki_with(|config| config.article.acl_write = ":ANONYMOUS:".parse().expect("a list"));
@@ -106,11 +85,11 @@ fn closed(config: &mut Config) {
 fn closed_wiki() -> (TestServer, String, String) {
     let server = wiki_with(closed);
     for name in ["ada", "bob"] {
-        make_user(&server, name, "their password");
+        server.add_user(name, PASSWORD);
     }
     store(&server, "secret-name/0", b"# Secret title\n\nsecret text\n");
     store(&server, "secret-name/1", b"# Secret title\n\nsecret words\n");
-    (server, basic("ada", "their password"), basic("bob", "their password"))
+    (server, basic("ada", PASSWORD), basic("bob", PASSWORD))
 }
 
 #[test]

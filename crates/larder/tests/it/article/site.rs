@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use insta::assert_snapshot;
 use percent_encoding::percent_decode_str;
-use serde_json::Value;
 use tempfile::TempDir;
 use url::Url;
 
@@ -305,7 +304,7 @@ fn a_folder_with_something_in_it_stays() {
     assert_eq!(files(&out).len(), 1);
     fs::remove_file(out.join("mine")).expect("removed");
     let done = place.run_with("export-articles site --html --json", "");
-    let report: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let report = done.json();
     assert_eq!(
         (done.code, report["left_out"].as_array().map(Vec::len)),
         (Some(0), Some(0)),
@@ -342,7 +341,7 @@ fn what_strangers_wrote_stays_harmless() {
         }
     }
     let done = Place(directory.path()).run_with("export-articles site --html --json", "");
-    let report: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    let report = done.json();
     assert_eq!(
         (done.code, report["left_out"][0]["what"].as_str()),
         (Some(1), Some("index")),

@@ -1,6 +1,5 @@
 //! Folders of articles for people: the tree beside a page, previous and next, breadcrumbs, and URLs of folders.
 
-use account::{Scope, Scopes};
 use insta::assert_snapshot;
 
 use super::words::limited;
@@ -108,10 +107,10 @@ fn what_one_may_not_read_is_not_beside_a_page() {
     }
     store(&server, "docs/b/0", b"# B\n");
     let shown = |token: &str, target: &str| {
-        let ask = server.anybody().accept("text/html").with("Authorization", token);
+        let ask = server.anybody().browser().with("Authorization", token);
         ask.get(target).expect(200).text()
     };
-    let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
+    let token = limited(&server, &["article:read"]);
     let a = shown(&token, "/article/docs/a");
     check(&a, "(docs(*Title of docs/a B sub))", "", "B →");
     let b = shown(&token, "/article/docs/sub/b");
@@ -120,7 +119,7 @@ fn what_one_may_not_read_is_not_beside_a_page() {
         page.lacks("secret");
         page.lacks("zebra");
     }
-    let root = server.root().accept("text/html").get("/article/docs/sub/b").expect(200).text();
+    let root = server.root().browser().get("/article/docs/sub/b").html();
     check(
         &root,
         "(docs(Title of docs/a B sub(*Title of docs/sub/b)) secret Title of zebra)",
@@ -139,14 +138,14 @@ fn urls_of_folders_lead_to_their_page_or_list() {
     }
     server.root().delete("/article/gone/z/1").expect(200);
     let check = |folder: &str, place: &str| {
-        let ask = server.anybody().accept("text/html");
+        let ask = server.anybody().browser();
         let response = ask.get(&format!("/article/{folder}/")).expect(303);
         response.has("location", place);
     };
     check("guide", "/article/guide/README");
     check("guide/2024", "/articles?prefix=guide%2F2024%2F");
     check("both", "/article/both");
-    let ask = || server.anybody().accept("text/html");
+    let ask = || server.anybody().browser();
     for folder in ["none", "gone", "guide/2024/y"] {
         ask().get(&format!("/article/{folder}/")).expect(404);
     }

@@ -4,18 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use account::change::{self, NewToken};
-use account::{Scope, Scopes, User};
-
 use super::{closed_wiki, store, wiki, wiki_with};
-use crate::asking::{Says as _, each};
+use crate::asking::{Says as _, each, texts};
 use crate::browser::ACCEPT;
 use crate::client::Response;
 use crate::pages::check_harmless;
-use crate::server::{TestServer, commit};
+use crate::server::TestServer;
 use crate::shown::{shown, shown_json};
 
 /// Asks until `done` says that this is the answer that must come.
@@ -47,25 +43,16 @@ fn found(server: &TestServer, query: &str) -> String {
 }
 
 fn names(found: &Value) -> String {
-    let articles = found["articles"].as_array().expect("articles").iter();
-    let names: Vec<&str> = articles.map(|it| it["name"].as_str().expect("a name")).collect();
+    let names = texts(&found["articles"], "name");
     assert_eq!(found["count"], json!(names.len()), "{found}");
     names.join(" ")
 }
 
-/// The header of a token of a new user, for articles below `docs` alone.
-pub(super) fn limited(server: &TestServer, scopes: Scopes) -> String {
-    let stored = || server.app.live_store.snapshot_full().expect("a state");
-    let user = User::new("ada".parse().expect("a name"), Timestamp::now());
-    let batch = change::create_user(&stored().accounts, &user).expect("a new user");
-    commit(&server.app.live_store, batch);
-    let limits = state::accounts::limits(&[], &[], &["/docs/".to_owned()]).expect("limits");
-    let new =
-        NewToken { user: user.name, comment: String::new(), scopes, limits, expires_at: None };
-    let made = change::create_token(&stored().accounts, new, [7; 32], Timestamp::now(), None);
-    let (text, _, batch) = made.expect("a new token");
-    commit(&server.app.live_store, batch);
-    format!("Bearer {}", text.reveal())
+/// The header of a token of a new user with these scopes, for articles below `docs` alone.
+pub(super) fn limited(server: &TestServer, scopes: &[&str]) -> String {
+    server.add_user("ada", "open-sesame");
+    let wish = json!({"scopes": scopes, "prefixes": ["/docs/"]});
+    format!("Bearer {}", server.user("ada", "open-sesame").make_token(wish))
 }
 
 #[test]
@@ -127,9 +114,8 @@ fn what_is_found_is_read_in_parts() {
         [("limit=1", &["larder"][..]), ("limit=1&offset=2", &["notes/z"]), ("offset=3", &[])];
     each(rows, |(part, names)| {
         let answer = server.get(&format!("/articles?text=larder&{part}")).json();
-        let found: Vec<&Value> =
-            answer["articles"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
-        assert_eq!((json!(found), &answer["count"]), (json!(names), &json!(3)), "{part}");
+        assert_eq!(texts(&answer["articles"], "name"), names, "{part}");
+        assert_eq!(answer["count"], 3, "{part}");
     });
     let bad = [
         "text=a&q=b",
@@ -182,7 +168,7 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
         .post("/actions", json!({"actions": {"article.search": {"text": "plum"}}}))
         .expect(401);
     // A client that may read a part.
-    let token = limited(&server, Scopes::default().with(Scope::ArticleRead));
+    let token = limited(&server, &["article:read"]);
     let who = [("Authorization", token.as_str())];
     server.client.get_with("/articles?text=plum", &who).expect(403);
     assert_eq!(names(&found_by(&server, "plum&prefix=docs/", &who)), "docs/a docs/b");
@@ -195,7 +181,7 @@ fn what_one_may_not_read_is_not_found_and_not_counted() {
     let page = server.client.get_with("/article/docs/b", &with_page).text();
     page.says(["Linked from", ">docs/a</a>"]);
     page.lacks("secret");
-    server.root().with_all(&[ACCEPT]).get("/article/docs/b").says(">secret/c</a>");
+    server.root().browser().get("/article/docs/b").says(">secret/c</a>");
 }
 
 #[test]

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use http::Method;
 use larder::routes::{Place, Tree};
 use serde_json::{Value, json};
-use testbed::{Offer, Upstream};
+use testbed::Upstream;
 
 use super::memory::STRANGERS_BYTES_MAX;
 use crate::process::{Process, init};
+use crate::python::mirrors::{list, page};
 use crate::python::{Upload, path, sdist, zip};
 use crate::{SetAtEnd, catalogue, is_long};
 
@@ -159,18 +160,10 @@ fn status(stream: &mut impl Read, buffer: &mut [u8]) -> String {
 /// Fills the store; the path of a release file.
 fn fill(process: &Process, upstream: &Upstream) -> String {
     let client = &process.client;
-    let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        client.root().typed(content_type).send(method, path, body).done()
-    };
-    let json = |method: &str, path: &str, body: Value| {
-        send(method, path, "application/json", body.to_string().as_bytes())
-    };
-    json("PUT", "/root/dev", json!({}));
+    let put = |path: &str, body: Value| client.root().put(path, body).done();
+    put("/root/dev", json!({}));
     let file = |version: usize| sdist(&format!("# {version}"));
-    let upload = |upload: Upload| {
-        let (content_type, form) = upload.form();
-        send("POST", "/root/dev/", &content_type, &form);
-    };
+    let upload = |upload: Upload| client.root().upload("root/dev", &upload).expect(200);
     // Several at once share a commit.
     std::thread::scope(|scope| {
         for of_thread in 0..16 {
@@ -191,21 +184,18 @@ fn fill(process: &Process, upstream: &Upstream) -> String {
                 .put("/article/long", text(1).as_bytes())
                 .expect(201);
             for revision in 1..REVISIONS {
-                send(
-                    "POST",
-                    &format!("/article/long/{revision}"),
-                    "text/markdown",
-                    text(revision + 1).as_bytes(),
-                );
+                let target = format!("/article/long/{revision}");
+                let ask = client.root().typed("text/markdown");
+                ask.post(&target, text(revision + 1)).expect(201);
             }
-            send("PUT", "/+attachments/long/a.txt", "text/plain", &[b'a'; 400_000]);
+            client.root().put("/+attachments/long/a.txt", &[b'a'; 400_000]).expect(201);
         });
         scope.spawn(|| {
             for index in 0..60 {
-                json("PUT", &format!("/{OWNER}/index-{index}"), json!({"bases": ["root/dev"]}));
+                put(&format!("/{OWNER}/index-{index}"), json!({"bases": ["root/dev"]}));
             }
             for user in 0..5 {
-                json("PUT", &format!("/user-{user}"), json!({"password": "open-sesame"}));
+                client.add_user(&format!("user-{user}"), "open-sesame");
             }
         });
     });
@@ -218,13 +208,11 @@ fn fill(process: &Process, upstream: &Upstream) -> String {
         .collect();
     upload(Upload::docs("many", "1.0", &zip(&members)));
     let files: Vec<Value> = (0..MIRRORED_FILES).map(|at| mirrored_file(upstream, at)).collect();
-    let page = json!({"meta": {"api-version": "1.1"}, "name": "large", "files": files});
-    upstream.offer("/simple/large/", Offer::json(page.to_string()));
+    upstream.offer("/simple/large/", page("large", json!(files)));
     let projects = (0..5_000).map(|at| format!("project-{at}")).chain(["large".to_owned()]);
-    let projects: Vec<Value> = projects.map(|name| json!({"name": name})).collect();
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": projects});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
-    json("PUT", "/root/up", json!({"type": "mirror", "mirror_url": upstream.url("/simple")}));
+    let projects: Vec<String> = projects.collect();
+    upstream.offer("/simple/", list(&projects.iter().map(String::as_str).collect::<Vec<_>>()));
+    put("/root/up", json!({"type": "mirror", "mirror_url": upstream.url("/simple")}));
     path("root/dev", "many-1.0.zip", &file(1))
 }
 

@@ -62,10 +62,8 @@ fn check(target: &Target, what: &str, number: usize, bytes: &[u8]) {
         drop(streams);
     });
     wait_until("the connections to be gone", || {
-        let metrics = target.process.get("/metrics").text();
-        let line =
-            metrics.lines().find_map(|line| line.strip_prefix("larder_http_connections_open "));
-        line.and_then(|value| value.parse::<u32>().ok()).is_some_and(|open| open <= 3)
+        let open = target.process.find_metric("larder_http_connections_open");
+        open.is_some_and(|open| open <= 3.0)
     });
 }
 

@@ -1,18 +1,18 @@
 //! HTTP/2 as bytes, as far as an attack needs it: frames, and header blocks without compression.
 
 /// The first bytes of a client: the preface, and settings that change nothing.
-pub(super) fn preface() -> Vec<u8> {
+pub(crate) fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frame(4, 0, 0, b"")].concat()
 }
 
 /// A frame.
-pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short payload").to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// Data that does not end the stream.
-pub(super) fn data(stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn data(stream: u32, payload: &[u8]) -> Vec<u8> {
     frame(0, 0, stream, payload)
 }
 
@@ -40,7 +40,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 
 /// How a request's head ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Not at all.
     Open,
     /// A body follows.
@@ -50,7 +50,7 @@ pub(super) enum End {
 }
 
 /// The head of a request with this many fields of a thousand bytes, in frames.
-pub(super) fn head(stream: u32, method: &str, path: &str, fields: usize, end: End) -> Vec<u8> {
+pub(crate) fn head(stream: u32, method: &str, path: &str, fields: usize, end: End) -> Vec<u8> {
     let known = [(":method", method), (":scheme", "http"), (":authority", "x"), (":path", path)];
     let mut block: Vec<u8> = known.iter().flat_map(|(name, value)| field(name, value)).collect();
     block.extend(field("content-type", "application/json"));

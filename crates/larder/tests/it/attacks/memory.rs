@@ -11,11 +11,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::catalogue;
 use crate::client::{Client, Response};
 use crate::process::{Process, init};
+use crate::python::{Upload, path, sdist};
 use crate::server::{ROOT, ROOT_PASSWORD};
 use crate::{SetAtEnd, is_long};
 
@@ -185,23 +186,18 @@ impl Target {
             init(directory);
         });
         let client = &process.client;
-        let root = (ROOT.0, ROOT.1.to_owned());
-        let send = |method: &str, path: &str, body: Value| {
-            let headers = [(root.0, root.1.as_str()), ("Content-Type", JSON)];
-            client.send(method, path, &headers, body.to_string().as_bytes()).done()
-        };
-        send("PUT", "/alice", json!({"password": "open-sesame"}));
-        send("PUT", "/alice/dev", json!({"acl_upload": ["alice", "root"]}));
+        client.add_user("alice", "open-sesame");
+        client.root().put("/alice/dev", json!({"acl_upload": ["alice", "root"]})).expect(200);
         let token = |scope: &str| {
-            let made = send("POST", "/+tokens?user=alice", json!({"scopes": [scope]})).json();
-            ("Authorization", format!("Bearer {}", made["token"].as_str().expect("a token")))
+            let token = client.user("alice", "open-sesame").make_token(json!({"scopes": [scope]}));
+            ("Authorization", format!("Bearer {token}"))
         };
         let roles = vec![
             Role { name: "anonymous", header: None },
             Role { name: "uploader", header: Some(token("python:upload")) },
             Role { name: "writer", header: Some(token("article:write")) },
             Role { name: "keeper", header: Some(token("python:admin")) },
-            Role { name: "root", header: Some(root.clone()) },
+            Role { name: "root", header: Some((ROOT.0, ROOT.1.to_owned())) },
         ];
         let tested = upload(client);
         let rest_bytes = at_rest(&process);
@@ -252,23 +248,9 @@ pub(super) fn at_rest(process: &Process) -> u64 {
 
 /// Uploads a release as root; its path.
 fn upload(client: &Client) -> String {
-    let mut form = Vec::new();
-    let fields =
-        [(":action", "file_upload"), ("name", "p"), ("version", "1.0"), ("filetype", "sdist")];
-    for (name, value) in fields {
-        form.extend(
-            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
-                .bytes(),
-        );
-    }
-    let file = crate::python::sdist("x");
-    form.extend(
-        b"--b\r\nContent-Disposition: form-data; name=\"content\"; filename=\"p-1.0.zip\"\r\n\r\n",
-    );
-    form.extend(&file);
-    form.extend(b"\r\n--b--\r\n");
-    client.root().typed(MULTIPART).post("/alice/dev/", &form).expect(200);
-    crate::python::path("alice/dev", "p-1.0.zip", &file)
+    let file = sdist("x");
+    client.root().upload("alice/dev", &Upload::of("p-1.0.zip", &file)).expect(200);
+    path("alice/dev", "p-1.0.zip", &file)
 }
 
 /// Sends all requests, this many at a time.

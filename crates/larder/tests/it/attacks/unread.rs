@@ -17,7 +17,9 @@ use super::connections::allow_connections;
 use super::frames::{End, frame, head, preface};
 use super::memory::{STRANGERS_BYTES_MAX, at_rest};
 use crate::process::{Process, init};
+use crate::python::mirrors::{self, file, list};
 use crate::python::{Upload, path, zip};
+use crate::store::noise;
 use crate::{SetAtEnd, catalogue, is_long, wait_until};
 
 /// Size of the bodies: several of the largest pieces that are read at once.
@@ -113,19 +115,9 @@ struct Target {
     _upstream: Upstream,
 }
 
-/// Bytes that cannot be compressed.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    };
-    std::iter::repeat_with(next).take(bytes).collect()
-}
-
 /// A dump whose compressed form is large, too.
 fn dump() -> Vec<u8> {
-    let text = noise(600 * 6_000);
+    let text = noise(0, 600 * 6_000);
     catalogue::dump(text.chunks(600).zip(1..).map(|(chunk, number)| {
         let name = format!("package-{number}");
         let description: String = chunk.iter().map(|byte| char::from(b'!' + byte % 90)).collect();
@@ -264,18 +256,9 @@ impl Target {
 /// Makes the bodies; kind and path of each.
 fn fill(process: &Process, upstream: &Upstream) -> Vec<(&'static str, String)> {
     let client = &process.client;
-    let send = |method: &str, path: &str, content_type: &str, body: &[u8]| {
-        client.root().typed(content_type).send(method, path, body).done()
-    };
-    let json = |method: &str, path: &str, body: serde_json::Value| {
-        send(method, path, "application/json", body.to_string().as_bytes())
-    };
-    let upload = |upload: Upload| {
-        let (content_type, form) = upload.form();
-        send("POST", "/root/dev/", &content_type, &form);
-    };
-    let large = noise(BODY_BYTES);
-    json("PUT", "/root/dev", json!({}));
+    let upload = |upload: Upload| client.root().upload("root/dev", &upload).expect(200);
+    let large = noise(0, BODY_BYTES);
+    client.root().put("/root/dev", json!({})).expect(200);
     let sdist = zip(&[("p/setup.py", b""), ("p/large", &large)]);
     upload(Upload::of("p-1.0.zip", &sdist));
     upload(Upload::docs("p", "1.0", &zip(&[("index.html", b""), ("large.bin", &large)])));
@@ -286,24 +269,20 @@ fn fill(process: &Process, upstream: &Upstream) -> Vec<(&'static str, String)> {
         .with("If-None-Match", "*")
         .put("/article/large", text.as_bytes())
         .expect(201);
-    send("PUT", "/+attachments/large/a.bin", "application/octet-stream", &large);
+    client.root().put("/+attachments/large/a.bin", &large).expect(201);
     for name in ["whole-1.0.zip", "arriving-1.0.zip"] {
         upstream.offer(&format!("/files/{name}"), Offer::file(large.clone()).held_after(2 << 20));
     }
     upstream.hold("/files/arriving-1.0.zip");
     let page = |project: &str| {
-        let filename = format!("{project}-1.0.zip");
-        let url = upstream.url(&format!("/files/{filename}"));
-        let file = json!({"filename": filename, "url": url, "hashes": {}});
-        let page = json!({"meta": {"api-version": "1.1"}, "name": project, "files": [file]});
-        upstream.offer(&format!("/simple/{project}/"), Offer::json(page.to_string()));
+        let file = file(upstream, &format!("{project}-1.0.zip"), &large);
+        upstream.offer(&format!("/simple/{project}/"), mirrors::page(project, json!([file])));
     };
     page("whole");
     page("arriving");
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "whole"}, {"name": "arriving"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/", list(&["whole", "arriving"]));
     let mirror = json!({"type": "mirror", "mirror_url": upstream.url("/simple")});
-    json("PUT", "/root/up", mirror);
+    client.root().put("/root/up", mirror).expect(200);
     let mirrored = |project: &str| {
         let accept = ("Accept", "application/vnd.pypi.simple.v1+json");
         let page = client.get_with(&format!("/root/up/+simple/{project}/"), &[accept]).json();

@@ -10,14 +10,14 @@ const CHANGES: usize = 210;
 #[test]
 fn purges_wait_for_an_hour_and_are_delivered_in_order() {
     let Some(later) = ahead("+1h") else { return };
-    let receiver = Receiver::start();
+    let edge = Edge::start();
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
     init(directory.path());
     let hooks = directory.path().join("webhooks.toml");
     let entry = format!(
         "[[webhook]]\nname = \"edge\"\nsurface = \"articles\"\nshape = \"keys\"\nurl = \"http://{}/\"\n\
          headers = {{\"X-Api-Key\" = \"s3cret\"}}\n",
-        receiver.address
+        edge.receiver.address
     );
     std::fs::write(&hooks, entry).expect("a file");
     let hooks = hooks.display().to_string();
@@ -29,12 +29,12 @@ fn purges_wait_for_an_hour_and_are_delivered_in_order() {
         &hooks,
     ];
     let server = Process::start_in(directory.clone(), "data", &arguments);
-    receiver.wait_for("articles");
+    edge.wait_for("articles");
     let kept = directory.path().join("data/webhooks/edge.position");
     wait_until("the position to be kept", || kept.exists());
     server.get("/status").says("edge: everything is told");
-    receiver.status.store(503, SeqCst);
-    receiver.keys();
+    edge.status.store(503, SeqCst);
+    edge.keys();
     for at in 0..CHANGES {
         server.root().write(&format!("n{at}/0"), "text").expect(201);
     }
@@ -48,10 +48,10 @@ fn purges_wait_for_an_hour_and_are_delivered_in_order() {
     let lag = metric("larder_webhook_lag_seconds");
     assert!((3_600.0..7_200.0).contains(&lag), "{lag}");
     server.get("/status").says(["edge: behind for 1 h", "with 210 changes to be told"]);
-    assert!(receiver.keys().is_empty());
+    assert!(edge.keys().is_empty());
 
-    receiver.status.store(200, SeqCst);
-    let keys = receiver.wait_for(&format!("article:n{}", CHANGES - 1));
+    edge.status.store(200, SeqCst);
+    let keys = edge.wait_for(&format!("article:n{}", CHANGES - 1));
     assert!(!keys.contains(&"articles".to_owned()), "only what has changed: {keys:?}");
     let place = |at: usize| keys.iter().position(|key| *key == format!("article:n{at}"));
     let places: Vec<usize> = (0..CHANGES).map(|at| place(at).expect("each is told")).collect();

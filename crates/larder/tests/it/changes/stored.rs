@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::{Says as _, texts};
 use crate::shown::shown_json;
 use crate::wait_until;
 
@@ -103,11 +103,8 @@ fn what_cannot_be_asked_is_refused() {
     let wrong = [("Authorization", "Bearer larder_0")];
     server.client.get_with("/changes?surface=python", &wrong).expect(401);
     // Without a surface, all of them are listed.
-    let text = server.get("/changes").text();
-    let feeds: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let names: Vec<_> = feeds.iter().map(|feed| feed["surface"].clone()).collect();
-    assert_eq!(names, ["python", "articles"]);
+    let feeds = server.get("/changes").json_lines();
+    assert_eq!(texts(&json!(feeds), "surface"), ["python", "articles"]);
     let next = feeds[1]["next"].as_str().expect("a position");
     assert!(changes(&server.anybody(), "articles", next).changes.is_empty());
 }
@@ -494,8 +491,6 @@ fn whoever_applies_the_feed_has_what_is_there() {
         writer.join().expect("the writer ends well");
     });
     let list = server.get("/articles?limit=1000").json();
-    let listed = list["articles"].as_array().expect("articles").iter();
-    let listed: Vec<&str> = listed.map(|it| it["name"].as_str().expect("a name")).collect();
-    assert_eq!(known.iter().collect::<Vec<_>>(), listed);
+    assert!(known.iter().eq(&texts(&list["articles"], "name")), "{list}");
     assert!(known.contains("end"));
 }

@@ -2,14 +2,13 @@
 
 use insta::assert_snapshot;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tempfile::TempDir;
+use testbed::Receiver;
 
 use super::*;
 use crate::asking::Says as _;
@@ -20,8 +19,8 @@ use crate::wait_until;
 const SECRET: &str = "a secret of both sides";
 
 /// A server that accepts all POSTs, and answers them with one status.
-struct Receiver {
-    address: SocketAddr,
+struct Hook {
+    receiver: Receiver,
     status: Arc<AtomicU16>,
     received: Arc<Mutex<Vec<Delivery>>>,
 }
@@ -33,47 +32,25 @@ struct Delivery {
     body: Value,
 }
 
-impl Receiver {
-    fn start(status: u16, location: Option<String>) -> Receiver {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let status = Arc::new(AtomicU16::new(status));
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let receiver = Receiver { address, status: status.clone(), received: received.clone() };
+impl Hook {
+    fn start(status: u16, location: Option<String>) -> Hook {
+        let (status, received) =
+            (Arc::new(AtomicU16::new(status)), Arc::<Mutex<Vec<_>>>::default());
         let location = location.map_or_else(String::new, |to| format!("Location: {to}\r\n"));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = BufReader::new(stream.expect("a connection"));
-                let mut headers = BTreeMap::new();
-                let mut line = String::new();
-                // A server that stopped cut the connection off before its request ended.
-                while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
-                    if let Some((name, value)) = line.trim_end().split_once(": ") {
-                        headers.insert(name.to_ascii_lowercase(), value.to_owned());
-                    }
-                    line.clear();
-                }
-                let length = headers.get("content-length").and_then(|length| length.parse().ok());
-                let mut body = vec![0; length.unwrap_or(0)];
-                if body.is_empty() || stream.read_exact(&mut body).is_err() {
-                    continue;
-                }
-                let key = SECRET.as_bytes();
-                let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key");
-                mac.update(&body);
-                let digits = mac.finalize().into_bytes();
-                let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-                assert_eq!(headers["x-hub-signature-256"], format!("sha256={digits}"));
-                let body = serde_json::from_slice(&body).expect("JSON");
-                let status = status.load(SeqCst);
-                received.lock().expect("it").push(Delivery { status, headers, body });
-                let answer = format!(
-                    "HTTP/1.1 {status} Said\r\n{location}Content-Length: 0\r\nConnection: close\r\n\r\n"
-                );
-                let _ = stream.get_mut().write_all(answer.as_bytes());
-            }
+        let (of_hook, deliveries) = (status.clone(), received.clone());
+        let receiver = Receiver::start(move |request| {
+            let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).expect("a key");
+            mac.update(&request.body);
+            let digits = mac.finalize().into_bytes();
+            let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(request.header("x-hub-signature-256"), format!("sha256={digits}"));
+            let body = serde_json::from_slice(&request.body).expect("JSON");
+            let (status, headers) =
+                (of_hook.load(SeqCst), request.headers.iter().cloned().collect());
+            deliveries.lock().expect("it").push(Delivery { status, headers, body });
+            Receiver::answer(&format!("{status} Said"), &location, b"")
         });
-        receiver
+        Hook { receiver, status, received }
     }
 
     fn received(&self) -> Vec<Delivery> {
@@ -112,8 +89,8 @@ fn wait_until_begun(server: &TestServer, name: &str) {
     wait_until("the first position to be kept", || path.exists());
 }
 
-fn of(receiver: &Receiver) -> String {
-    format!("http://{}/hook?x=1", receiver.address)
+fn of(hook: &Hook) -> String {
+    hook.receiver.url("/hook?x=1")
 }
 
 /// A server with these webhooks to receivers on this machine, which miss no further change.
@@ -134,9 +111,9 @@ fn wait_for_trouble(server: &TestServer, says: &str) {
 
 #[test]
 fn changes_are_delivered_again_until_they_are_taken() {
-    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let (hook, hooks) = (Hook::start(200, None), tempfile::tempdir().expect("a directory"));
     let change = |config: &mut Config| {
-        hooked(config, &hooks, &[("ci", of(&receiver), "")]);
+        hooked(config, &hooks, &[("ci", of(&hook), "")]);
         config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
     };
     let server = start(change);
@@ -144,20 +121,20 @@ fn changes_are_delivered_again_until_they_are_taken() {
     let begin = changes(&server.anybody(), "python", "").next;
     index(&server, "PUT", "alice/dev", &json!({}));
     owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
-    receiver.wait_for("added release alice/dev p 1.0");
-    let first = &receiver.received()[0];
+    hook.wait_for("added release alice/dev p 1.0");
+    let first = &hook.received()[0];
     assert_eq!(first.headers["content-type"], "application/json");
     assert_eq!(first.headers["x-larder-webhook"], "ci");
     let next = first.body["next"].as_str().expect("a position");
     assert_eq!(first.headers["x-larder-delivery"], format!("ci/{next}"));
     assert_eq!((&first.body["webhook"], &first.body["surface"]), (&json!("ci"), &json!("python")));
-    assert_eq!(receiver.taken(), changes(&server.anybody(), "python", &begin).changes);
+    assert_eq!(hook.taken(), changes(&server.anybody(), "python", &begin).changes);
     wait_until("deliveries to be counted", || {
         server.metric("larder_webhook_deliveries_total{result=\"ok\",webhook=\"ci\"}") > 0.0
     });
 
     // A receiver that fails is seen to, and gets the same again.
-    receiver.status.store(503, SeqCst);
+    hook.status.store(503, SeqCst);
     owner(&server, "alice/dev").release("alice/dev", "q-1.0.zip");
     wait_for_trouble(&server, "[!] webhook ci: ");
     server.get("/readyz?verbose").says("it answered 503");
@@ -169,13 +146,13 @@ fn changes_are_delivered_again_until_they_are_taken() {
     assert_eq!(server.metric("larder_webhooks_failing"), 1.0);
     let expected = briefs(&changes(&server.anybody(), "python", &begin).changes);
     let directory = server.stop();
-    receiver.status.store(200, SeqCst);
+    hook.status.store(200, SeqCst);
     let server = TestServer::start_in(directory, |config, _| {
         config.aur.enabled = false;
         change(config);
     });
-    receiver.wait_for("added release alice/dev q 1.0");
-    let mut taken = briefs(&receiver.taken());
+    hook.wait_for("added release alice/dev q 1.0");
+    let mut taken = briefs(&hook.taken());
     taken.dedup();
     assert_eq!(taken, expected);
     server.wait_until_gone("/readyz?verbose", "webhook");
@@ -184,17 +161,17 @@ fn changes_are_delivered_again_until_they_are_taken() {
 /// A chat is told in words, of what it asked for.
 #[test]
 fn a_webhook_is_told_what_passes_its_filter() {
-    let receiver = Receiver::start(200, None);
+    let hook = Hook::start(200, None);
     let filter =
         "shape = \"slack\"\nkinds = [\"added\"]\ntypes = [\"release\"]\nindexes = [\"alice/dev\"]";
-    let server = with_hooks(&[("chat", of(&receiver), filter)]);
+    let server = with_hooks(&[("chat", of(&hook), filter)]);
     index(&server, "PUT", "alice/other", &json!({}));
     index(&server, "PUT", "alice/dev", &json!({}));
     owner(&server, "alice/other").release("alice/other", "hidden-1.0.zip");
     owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     owner(&server, "alice/dev").release("alice/dev", "q-1.0.zip");
     let text = || {
-        let bodies = receiver.received().into_iter().map(|it| it.body["text"].clone());
+        let bodies = hook.received().into_iter().map(|it| it.body["text"].clone());
         let texts: Vec<String> =
             bodies.map(|text| text.as_str().expect("a text").to_owned()).collect();
         texts.join("\n")
@@ -202,7 +179,7 @@ fn a_webhook_is_told_what_passes_its_filter() {
     wait_until("the last release", || text().contains("q 1.0"));
     let expected = "release added p 1.0 in alice/dev\nrelease added q 1.0 in alice/dev";
     assert_eq!(text(), expected);
-    let headers = &receiver.received()[0].headers;
+    let headers = &hook.received()[0].headers;
     assert!(headers["webhook-signature"].starts_with("v1,"), "{headers:?}");
     assert_eq!(headers["webhook-id"], headers["x-larder-delivery"]);
 }
@@ -211,42 +188,42 @@ fn a_webhook_is_told_what_passes_its_filter() {
 const AT: &str = "/+manage/webhooks";
 
 /// A receiver of two webhooks, and the browser of an administrator.
-fn with_administrator() -> (Receiver, TestServer, Browser) {
-    let receiver = Receiver::start(200, None);
-    let server = with_hooks(&[("ci", of(&receiver), ""), ("other", of(&receiver), "")]);
+fn with_administrator() -> (Hook, TestServer, Browser) {
+    let hook = Hook::start(200, None);
+    let server = with_hooks(&[("ci", of(&hook), ""), ("other", of(&hook), "")]);
     let root = Browser::root(server.client);
-    (receiver, server, root)
+    (hook, server, root)
 }
 
 /// A test is no delivery.
 #[test]
 fn administrators_see_webhooks_and_test_them() {
-    let (receiver, server, mut root) = with_administrator();
+    let (hook, server, mut root) = with_administrator();
     let page = root.get(AT).text();
     // The path of its URL may be a secret, too.
     assert_snapshot!("webhooks", shown(&page));
     page.lacks(["/hook", SECRET]);
     let tested = root.submit(&page, "Webhook ci", &[("do", "test")]).expect(200);
     tested.says("A test was posted to ci, and taken.");
-    let test = receiver.received().remove(0);
+    let test = hook.received().remove(0);
     assert!(test.headers["x-larder-delivery"].starts_with("ci/test-"), "{test:?}");
     assert_snapshot!("webhook_test", shown_json(&test.body));
-    receiver.status.store(503, SeqCst);
+    hook.status.store(503, SeqCst);
     root.submit(&page, "Webhook other", &[("do", "test")]).expect(422).says("it answered 503");
     server.get("/readyz?verbose").lacks("webhook");
 }
 
 #[test]
 fn an_administrator_ends_the_pause_after_failures() {
-    let (receiver, server, mut root) = with_administrator();
-    receiver.status.store(503, SeqCst);
+    let (hook, server, mut root) = with_administrator();
+    hook.status.store(503, SeqCst);
     index(&server, "PUT", "alice/dev", &json!({}));
     // Each pause is twice as long as the one before.
-    wait_until("some attempts", || receiver.received().len() >= 2 * 3);
+    wait_until("some attempts", || hook.received().len() >= 2 * 3);
     let page = root.get(AT).text();
     assert_eq!(page.matches("Nothing is delivered").count(), 2, "{page}");
     page.says(["it answered 503", "Try now"]);
-    receiver.status.store(200, SeqCst);
+    hook.status.store(200, SeqCst);
     for name in ["ci", "other"] {
         root.submit(&page, &format!("Webhook {name}"), &[("do", "try")]).expect(200);
     }
@@ -259,7 +236,7 @@ fn an_administrator_ends_the_pause_after_failures() {
 /// What was taken can be sent again, under its name; it moves nothing.
 #[test]
 fn a_delivery_is_sent_again() {
-    let (receiver, server, mut root) = with_administrator();
+    let (hook, server, mut root) = with_administrator();
     index(&server, "PUT", "alice/dev", &json!({}));
     let mut page = String::new();
     wait_until("a delivery for each", || {
@@ -267,7 +244,7 @@ fn a_delivery_is_sent_again() {
         ["ci", "other"].iter().all(|name| page.contains(&format!(" of {name}\"")))
     });
     assert_snapshot!("webhook_deliveries", shown(&page));
-    let deliveries = || receiver.received().into_iter().map(|it| it.headers["webhook-id"].clone());
+    let deliveries = || hook.received().into_iter().map(|it| it.headers["webhook-id"].clone());
     let name = deliveries().find(|name| name.starts_with("ci/")).expect("a delivery");
     let mut labels = page.split("aria-label=\"").filter_map(|rest| rest.split('"').next());
     let is_of_ci = |label: &&str| label.starts_with("Delivery ") && label.ends_with(" of ci");
@@ -278,13 +255,13 @@ fn a_delivery_is_sent_again() {
     assert_eq!(deliveries().count(), 3);
     root.submit(&page, label, &[("delivery", "0"), ("do", "again")]).expect(404);
     root.submit(&page, label, &[("delivery", "x"), ("do", "again")]).expect(400);
-    receiver.status.store(503, SeqCst);
+    hook.status.store(503, SeqCst);
     root.submit(&page, label, &[("do", "again")]).expect(422).says("it answered 503");
 }
 
 #[test]
 fn forms_of_webhooks_are_for_administrators() {
-    let (_receiver, server, mut root) = with_administrator();
+    let (_hook, server, mut root) = with_administrator();
     let page = root.get(AT).text();
     root.submit(&page, "Webhook ci", &[("webhook", "none"), ("do", "test")]).expect(404);
     root.submit(&page, "Webhook ci", &[("do", "x")]).expect(400);
@@ -300,11 +277,11 @@ fn forms_of_webhooks_are_for_administrators() {
 
 #[test]
 fn nothing_is_delivered_to_private_addresses() {
-    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
-    let port = receiver.address.port();
+    let (hook, hooks) = (Hook::start(200, None), tempfile::tempdir().expect("a directory"));
+    let port = hook.receiver.address.port();
     let server = start(|config| {
         let all = [
-            ("address", of(&receiver), ""),
+            ("address", of(&hook), ""),
             ("name", format!("http://localhost:{port}/"), ""),
             ("mapped", format!("http://[::ffff:127.0.0.1]:{port}/"), ""),
             ("decimal", format!("http://2130706433:{port}/"), ""),
@@ -319,14 +296,14 @@ fn nothing_is_delivered_to_private_addresses() {
         wait_for_trouble(&server, &format!("[!] webhook {name}: "));
     }
     server.get("/readyz?verbose").says("its receiver cannot be reached");
-    assert_eq!(receiver.received().len(), 0);
+    assert_eq!(hook.received().len(), 0);
 }
 
 #[test]
 fn redirects_are_not_followed() {
-    let other = Receiver::start(200, None);
-    let receiver = Receiver::start(307, Some(of(&other)));
-    let server = with_hooks(&[("ci", of(&receiver), "")]);
+    let other = Hook::start(200, None);
+    let hook = Hook::start(307, Some(of(&other)));
+    let server = with_hooks(&[("ci", of(&hook), "")]);
     index(&server, "PUT", "alice/dev", &json!({}));
     wait_for_trouble(&server, "redirects are not followed");
     assert_eq!(other.received().len(), 0);
@@ -334,7 +311,7 @@ fn redirects_are_not_followed() {
 
 #[test]
 fn a_webhook_is_told_what_its_user_may_read() {
-    let receivers = [Receiver::start(200, None), Receiver::start(200, None)];
+    let receivers = [Hook::start(200, None), Hook::start(200, None)];
     let [open, hers] = receivers.each_ref().map(of);
     let server = with_hooks(&[("open", open, ""), ("hers", hers, "user = \"alice\"")]);
     index(&server, "PUT", "alice/secret", &json!({"acl_read": "alice"}));
@@ -355,9 +332,9 @@ fn a_webhook_is_told_what_its_user_may_read() {
 
 #[test]
 fn a_webhook_that_has_missed_too_much_starts_over() {
-    let (receiver, hooks) = (Receiver::start(200, None), tempfile::tempdir().expect("a directory"));
+    let (hook, hooks) = (Hook::start(200, None), tempfile::tempdir().expect("a directory"));
     let server = start(|config| {
-        hooked(config, &hooks, &[("ci", of(&receiver), "")]);
+        hooked(config, &hooks, &[("ci", of(&hook), "")]);
         config.egress_allow = vec!["127.0.0.1".parse().expect("a network")];
         config.changes.history_max = 1;
     });
@@ -366,7 +343,7 @@ fn a_webhook_that_has_missed_too_much_starts_over() {
     // More changes in one commit than the history has room for.
     owner(&server, "alice/dev").release("alice/dev", "p-1.0.zip");
     wait_until("the order to start over", || {
-        let received = receiver.received();
+        let received = hook.received();
         received.iter().any(|delivery| delivery.body["start_over"] == json!(true))
     });
 }

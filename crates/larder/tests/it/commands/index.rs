@@ -1,5 +1,6 @@
 //! Indexes made, shown, changed and removed, both ways.
 
+use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{Running, Way, both_ways};
@@ -20,11 +21,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     assert_eq!(running.get("/team/dev").json()["result"]["bases"], json!(["team/prod"]));
     assert_eq!(running.get("/team/prod").json()["result"]["volatile"], false);
 
-    let listed = way.run("index list").stdout;
-    let lines: Vec<&str> = listed.lines().collect();
-    assert!(lines[0].starts_with("INDEX"), "{listed}");
-    assert!(lines[1].starts_with("team/dev ") && lines[1].contains("team/prod"), "{listed}");
-    assert!(lines[2].starts_with("team/prod") && lines[2].contains("false"), "{listed}");
+    assert_snapshot!("list", way.run("index list").stdout);
     assert_eq!(way.json("index list")[1]["name"], "team/prod");
     assert_eq!(way.json("index list team").as_array().map(Vec::len), Some(2));
 

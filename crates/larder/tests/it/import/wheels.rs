@@ -38,12 +38,12 @@ fn a_folder_of_wheels_is_taken_over() {
     place.check("import-wheels wheels --index carol/dev", 1, "`--create` makes it, and its user");
     assert!(!directory.path().join("data").exists(), "a slip makes no store");
     let line = "import-wheels wheels --index carol/dev --create --json";
-    let rehearsed = report(&place.run_with(&format!("{line} --dry-run"), ""));
+    let rehearsed = place.run_with(&format!("{line} --dry-run"), "").json();
     assert_eq!(rehearsed["files"], json!({"imported": 3, "already_there": 0, "not_imported": 2}));
     let done = place.run_with(line, "");
     assert_eq!(done.code, Some(1), "{done:?}");
     done.stderr.says("made the user `root` with the password in `");
-    assert_snapshot!("taken_over", shown_json(&report(&done)));
+    assert_snapshot!("taken_over", shown_json(&done.json()));
     place.check("import-wheels wheels/index.html --index carol/dev", 1, "is a file: the folder");
 
     // The bad files are gone, and a new one has old bytes elsewhere: existing ones stay.

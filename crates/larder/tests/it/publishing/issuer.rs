@@ -2,8 +2,6 @@
 //! tokens with real keys, right or wrong ones.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read as _, Write};
-use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
 use aws_lc_rs::rand::SystemRandom;
@@ -16,6 +14,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use testbed::{Receiver, Request};
 
 /// The audience of the servers of these tests.
 pub(crate) const AUDIENCE: &str = "larder";
@@ -131,22 +130,15 @@ pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
 impl FakeIssuer {
     /// A fake with these public keys.
     pub(crate) fn with_keys(keys: Value) -> FakeIssuer {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let issuer = FakeIssuer { url: url.clone(), script: Arc::default() };
+        let script = Arc::<(Mutex<Script>, Condvar)>::default();
+        let answered = script.clone();
+        let url = Receiver::start(move |request| answer(request, &answered)).url("");
+        let issuer = FakeIssuer { url: url.clone(), script };
         issuer.serve(
             "/.well-known/openid-configuration",
             json!({"issuer": url, "jwks_uri": format!("{url}/keys")}),
         );
         issuer.serve("/keys", json!({"keys": keys}));
-        let script = issuer.script.clone();
-        // The threads end with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let script = script.clone();
-                std::thread::spawn(move || answer(stream, &script));
-            }
-        });
         issuer
     }
 
@@ -222,8 +214,8 @@ fn uuid() -> String {
 }
 
 /// The answer to a client that redeems a code; none if anything is not as it was granted.
-fn redeemed(state: &mut Script, headers: &HashMap<String, String>, body: &[u8]) -> Option<Vec<u8>> {
-    let form: HashMap<_, _> = form_urlencoded::parse(body).into_owned().collect();
+fn redeemed(state: &mut Script, request: &Request) -> Option<Vec<u8>> {
+    let form: HashMap<_, _> = form_urlencoded::parse(&request.body).into_owned().collect();
     let grant = state.codes.remove(form.get("code")?)?;
     let challenge = aws_lc_rs::digest::digest(
         &aws_lc_rs::digest::SHA256,
@@ -232,32 +224,20 @@ fn redeemed(state: &mut Script, headers: &HashMap<String, String>, body: &[u8]) 
     let is_granted = form.get("grant_type")? == "authorization_code"
         && *form.get("redirect_uri")? == grant.redirect_uri
         && BASE64.encode(challenge) == grant.challenge
-        && *headers.get("authorization")? == grant.authorization;
+        && request.header("authorization") == grant.authorization;
     is_granted.then(|| grant.answer.to_string().into_bytes())
 }
 
-fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut lines = reader.by_ref().lines();
-    let first = lines.next().transpose()?.unwrap_or_default();
-    let mut headers = HashMap::new();
-    while let Some(line) = lines.next().transpose()?.filter(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(": ").unwrap_or_default();
-        headers.insert(name.to_ascii_lowercase(), value.to_owned());
-    }
-    let length = headers.get("content-length").and_then(|it| it.parse().ok()).unwrap_or(0);
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    let path = first.split(' ').nth(1).unwrap_or_default();
+fn answer(request: &Request, script: &(Mutex<Script>, Condvar)) -> Vec<u8> {
     let mut state = script.0.lock().expect("no panic");
-    state.requests.push(path.to_owned());
+    state.requests.push(request.path.clone());
     while state.is_held {
         state = script.1.wait(state).expect("no panic");
     }
-    let path = path.split('?').next().unwrap_or_default();
+    let path = request.path.split('?').next().unwrap_or_default();
     let status = state.statuses.get(path).copied();
     let page = match path {
-        "/token" if !state.pages.contains_key(path) => redeemed(&mut state, &headers, &body),
+        "/token" if !state.pages.contains_key(path) => redeemed(&mut state, request),
         path => state.pages.get(path).cloned(),
     };
     drop(state);
@@ -267,10 +247,5 @@ fn answer(mut stream: TcpStream, script: &(Mutex<Script>, Condvar)) -> std::io::
         None => ("404 Not Found", Vec::new()),
     };
     let status = status.unwrap_or(usual);
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nLocation: /elsewhere\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        page.len()
-    )?;
-    stream.write_all(&page)
+    Receiver::answer(status, "Location: /elsewhere\r\n", &page)
 }

@@ -1,11 +1,10 @@
 //! Attestations (PEP 740) that uploads bring: checked for their file, kept, served, pushed, and passed on by mirrors.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use testbed::{Offer, Upstream};
 
+use super::mirrors::{allow_this_machine, list, mirror};
 use super::*;
 use crate::asking::Says as _;
 
@@ -141,8 +140,7 @@ fn who_may_only_add_replaces_no_attestations() {
 
 #[test]
 fn attestations_of_something_else_are_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("one");
     let before = index.blobs();
     for (attestations, says) in [
@@ -172,15 +170,11 @@ fn the_provenance_of_a_mirrored_file_is_its_upstreams() {
         let page = json!({"meta": {"api-version": "1.3"}, "name": "p", "files": [file]});
         Offer::json(page.to_string())
     };
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "p"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/", list(&["p"]));
     let url = "https://index.example/integrity/p/1.0/p-1.0.zip/provenance";
     upstream.offer("/simple/p/", page(url.into()));
-    let index = Index::start_with(|config| {
-        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
-        config.python.mirror_cache_expiry = Duration::ZERO;
-    });
-    index.stage("alice/up", json!({"type": "mirror", "mirror_url": upstream.url("/simple/")}));
+    let index = Index::start_with(allow_this_machine);
+    mirror(&index, &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for stage in ["alice/up", "alice/dev"] {
         assert_eq!(entry(&index, stage)["provenance"], url);

@@ -62,8 +62,7 @@ const SOURCE: &str = "/alice/dev/tool/2.0/+contents/tool-2.0.tar.gz";
 const COMPARED: &str = "/alice/dev/tool/2.0/+compare?with=1.0";
 
 fn sample() -> Index {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let upload = |filename: &str, content: &[u8], summary: &str| {
         let upload = Upload::of(filename, content).set("summary", summary);
         index.alice().upload("alice/dev", &upload).expect(200);

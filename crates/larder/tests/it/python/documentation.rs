@@ -103,8 +103,7 @@ fn another_upload_replaces_documentation_at_once() {
 
 #[test]
 fn where_the_zip_lies() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let docs = zip(&[("index.html", b"x")]);
     index
         .alice()

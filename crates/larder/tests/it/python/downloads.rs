@@ -1,13 +1,15 @@
 //! How often releases were downloaded: what counts, who may see it, and what becomes of it.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::mirrors::{allow_this_machine, file, list, mirror, page};
 use super::{Index, path, result, sdist, wheel};
-use crate::asking::Ask;
+use crate::asking::{Ask, Says as _};
 use crate::client::Client;
 use crate::server::TestServer;
+use crate::shown::shown;
 use crate::wait_until;
 
 /// What an index says of a project: all downloads together, and those of each release, the most first.
@@ -52,8 +54,7 @@ fn times(client: &Client, target: &str, count: usize) {
 
 /// An index with two releases of `p`.
 fn started() -> Index {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     index.upload("alice/dev", "p-2.0.zip", &sdist("y"));
     index
@@ -68,12 +69,6 @@ fn files_that_are_sent_from_their_first_byte_count() {
     let index = started();
     let (content, _) = wheel("w", "1.0");
     index.upload("alice/dev", "w-1.0-py3-none-any.whl", &content);
-    let project_page = |index: &Index, project: &str, says: &str| {
-        let page = index.browse(&format!("/alice/dev/{project}")).expect(200);
-        page.says(format!("<a href=\"/alice/dev/{project}/+downloads\">{says} days</p>").as_str());
-        page
-    };
-    project_page(&index, "p", "0 downloads</a> in the last 30").lacks("<svg class=\"chart\"");
     let client = index.client();
     times(&client, &first(), 3);
     times(&client, &path("alice/dev", "p-2.0.zip", &sdist("y")), 1);
@@ -100,25 +95,29 @@ fn files_that_are_sent_from_their_first_byte_count() {
     let index = restarted(index);
     assert_eq!(of(&index, "p"), releases(&[("2.0", 8), ("1.0", 5)]));
     assert_eq!(of(&index, "w"), releases(&[("1.0", 1)]));
-    // For people.
-    project_page(&index, "p", "13 downloads</a> in the last 30").says("<polyline points=\"0,39.0 ");
-    project_page(&index, "w", "1 download</a> in the last 30");
-    let release = index.anybody().accept("text/html").get("/alice/dev/p/2.0").expect(200);
+}
+
+#[test]
+fn people_see_how_often_files_were_downloaded() {
+    let index = started();
+    let none = index.browse("/alice/dev/p").html();
+    none.says("<a href=\"/alice/dev/p/+downloads\">0 downloads</a> in the last 30 days</p>");
+    none.lacks("<svg class=\"chart\"");
+    times(&index.client(), &first(), 3);
+    times(&index.client(), &path("alice/dev", "p-2.0.zip", &sdist("y")), 10);
+    let index = restarted(index);
+    let project = index.browse("/alice/dev/p").html();
+    project.says(["/+downloads\">13 downloads</a> in the last", "<polyline points=\"0,39.0 "]);
+    let release = index.browse("/alice/dev/p/2.0").expect(200);
     release.says("How often it was downloaded").lacks("<polyline");
-    let html = || index.anybody().accept("text/html");
-    let page = html().get("/alice/dev/p/+downloads").expect(200);
-    page.says([
-        "13 downloads from ",
-        "<polyline points=\"0,39.0 ",
-        "<a href=\"/alice/dev/p/2.0\">2.0</a>",
-    ]);
-    page.lacks([" style=", "NaN"]);
+    let page = index.browse("/alice/dev/p/+downloads");
+    assert_snapshot!("downloads", shown(&page.html()));
+    page.says("<polyline points=\"0,39.0 ").lacks([" style=", "NaN"]);
     assert!(page.find("etag").is_some());
-    html().get("/alice/dev/w/+downloads").expect(200).says("1 download from ");
-    html().get("/alice/dev/P/+downloads").expect(302);
+    index.browse("/alice/dev/P/+downloads").expect(302);
     for missing in ["/alice/dev/none/+downloads", "/alice/none/p/+downloads"] {
         index.anybody().json().get(missing).expect(404);
-        html().get(missing).expect(404);
+        index.browse(missing).expect(404);
     }
 }
 

@@ -10,8 +10,7 @@ use crate::shown::shown_json;
 
 /// An index with a file, its path and its content.
 fn with_file() -> (Index, String, Vec<u8>) {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("x");
     index.upload("alice/dev", "P_q-1.0.zip", &content);
     let target = path("alice/dev", "P_q-1.0.zip", &content);
@@ -68,8 +67,7 @@ fn a_file_has_one_path_however_it_is_encoded() {
 
 #[test]
 fn metadata_lies_beside_a_wheel() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (content, metadata) = wheel("p", "1.0");
     let filename = "p-1.0-py3-none-any.whl";
     index.upload("alice/dev", filename, &content);

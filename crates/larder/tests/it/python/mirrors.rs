@@ -7,7 +7,7 @@ mod files;
 mod json;
 mod offline;
 mod one_name;
-mod pages;
+pub(super) mod pages;
 mod prefetch;
 mod prefetch_by_server;
 mod replaced;
@@ -43,27 +43,32 @@ fn start() -> Index {
     Index::start_with(allow_this_machine)
 }
 
-fn fresh_for_long() -> Index {
+pub(super) fn fresh_for_long() -> Index {
+    fresh_for_long_with(|_| ())
+}
+
+pub(super) fn fresh_for_long_with(change: impl FnOnce(&mut Config)) -> Index {
     Index::start_with(|config| {
         allow_this_machine(config);
         config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+        change(config);
     })
 }
 
-pub(super) fn list(names: &[&str]) -> Offer {
+pub(crate) fn list(names: &[&str]) -> Offer {
     let projects: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
     Offer::json(json!({"meta": {"api-version": "1.1"}, "projects": projects}).to_string())
 }
 
 /// A page with these files as they are described.
-pub(super) fn page(project: &str, files: Value) -> Offer {
+pub(crate) fn page(project: &str, files: Value) -> Offer {
     Offer::json(
         json!({"meta": {"api-version": "1.1"}, "name": project, "files": files}).to_string(),
     )
 }
 
 /// A file on a page, at `/files/` of the upstream.
-pub(super) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
+pub(crate) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value {
     let url = upstream.url(&format!("/files/{filename}"));
     json!({"filename": filename, "url": url, "hashes": {"sha256": Digest::of(content).to_string()},
         "size": content.len(), "upload-time": "2026-01-31T12:00:00.000000Z"})
@@ -72,7 +77,7 @@ pub(super) fn file(upstream: &Upstream, filename: &str, content: &[u8]) -> Value
 /// An index with the mirror `alice/up` of [`upstream_of`].
 fn mirroring(content: &[u8], index: Index, settings: Value) -> (Upstream, Index) {
     let upstream = upstream_of(content);
-    mirror(&index, &upstream, settings);
+    let index = mirror_of(index, &upstream, settings);
     (upstream, index)
 }
 
@@ -101,7 +106,13 @@ pub(super) fn mirror(index: &Index, upstream: &Upstream, settings: Value) {
     index.stage("alice/up", config);
 }
 
-fn json_page(client: Client, stage: &str, project: &str) -> Response {
+/// This index with the mirror `alice/up` of this upstream.
+pub(super) fn mirror_of(index: Index, upstream: &Upstream, settings: Value) -> Index {
+    mirror(&index, upstream, settings);
+    index
+}
+
+pub(super) fn json_page(client: Client, stage: &str, project: &str) -> Response {
     client.get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE])
 }
 
@@ -118,8 +129,7 @@ fn a_page_is_passed_on_with_all_that_upstream_says() {
         "core-metadata": {"sha256": "11".repeat(32)}, "provenance": "https://index.example/p",
     });
     upstream.offer("/simple/foo/", page("foo", json!([said.clone()])));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     for (stage, prefix) in [("alice/up", "../../"), ("alice/dev", "../../../../alice/up/")] {
         let answer = json_page(index.client(), stage, "foo").expect(200);
@@ -147,8 +157,7 @@ fn html_is_read_too() {
     // Some servers name another type than they send.
     upstream.offer("/simple/foo/", Offer::of("application/octet-stream", link));
     upstream.offer(&format!("/files/{WHEEL}"), Offer::file("content"));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let answer = json_page(index.client(), "alice/up", "foo").json();
     assert_eq!(answer["files"][0]["hashes"], json!({"sha256": Digest::of(b"content").to_string()}));
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
@@ -189,8 +198,7 @@ fn no_private_name_is_sent_upstream() {
     upstream.offer("/simple/", list(&["foo", "ours"]));
     upstream
         .offer("/simple/ours/", page("ours", json!([file(&upstream, "ours-9.9.tar.gz", b"evil")])));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("bob/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["bob/base", "alice/up"]}));
     index.upload("bob/base", "ours-1.0.zip", &super::sdist("ours"));
@@ -221,8 +229,7 @@ fn no_private_name_is_sent_upstream() {
 fn an_upstream_without_a_list_is_asked_for_each_project() {
     let upstream = upstream_of(b"content");
     upstream.offer("/simple/", Offer::status(404));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     json_page(index.client(), "alice/up", "foo").expect(502).says("mirror_no_project_list");
     let patch = json!({"mirror_no_project_list": true});
     index.alice().patch("/alice/up", patch).expect(200);
@@ -244,8 +251,7 @@ fn large_pages_are_served_whole() {
     gzip.write_all(&body).expect("memory");
     let gzip = gzip.finish().expect("memory");
     assert!(gzip.len() > 1 << 20, "{} bytes", gzip.len());
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     for offer in [Offer::json(body), Offer::json(gzip.clone()).with("Content-Encoding: gzip")] {
         upstream.offer("/simple/foo/", offer);
         let got = json_page(index.client(), "alice/up", "foo").json()["files"].clone();
@@ -361,8 +367,7 @@ fn redirects_are_followed_and_counted() {
     let link = format!("<a href=\"../../files/{WHEEL}\">{WHEEL}</a>");
     upstream.offer("/moved/foo/", Offer::of("text/html", link));
     upstream.offer("/simple/bar/", moved("/simple/bar/"));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let page = json_page(index.client(), "alice/up", "foo").json();
     let expected = format!("../../+upstream/{}/files/{WHEEL}", upstream.host());
     assert_eq!(page["files"][0]["url"], expected);

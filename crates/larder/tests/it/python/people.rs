@@ -3,29 +3,12 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::{Ask, Index, Upload, sdist, wheel};
+use super::mirrors::pages::files_of;
+use super::{Index, Upload, sdist, wheel};
 use crate::asking::Says as _;
-use crate::browser::ACCEPT;
-use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::shown::shown;
 use crate::wait_until;
-
-impl Ask {
-    fn browser(self) -> Self {
-        self.with(ACCEPT.0, ACCEPT.1)
-    }
-}
-
-#[track_caller]
-pub(super) fn page(response: &Response) -> String {
-    response.check_status(200);
-    response.has("content-type", "text/html; charset=utf-8");
-    let policy = response.header("content-security-policy");
-    policy.says("default-src 'none'");
-    policy.lacks("unsafe");
-    response.text()
-}
 
 /// Without the tags, and with one blank between words.
 fn words(page: &str) -> String {
@@ -73,7 +56,7 @@ fn programs_get_what_they_had() {
             let same = index.anybody().with("Accept", accept).get(path);
             assert_eq!((same.status, &same.body), (200, &json.body), "{path} {accept}");
         }
-        page(&index.browse(path));
+        index.browse(path).html();
     }
     // Installers of old named HTML first.
     let pip = index
@@ -89,30 +72,29 @@ fn programs_get_what_they_had() {
 #[test]
 fn an_index_says_what_it_inherits_and_how_to_use_it() {
     let index = sample();
-    let text = page(&index.browse("/alice/dev"));
+    let text = index.browse("/alice/dev").html();
     assert_snapshot!("index", shown(&text));
-    page(&index.browse("/alice/base")).says(">lib<");
-    let found = page(&index.browse("/alice/base?q=OO"));
+    index.browse("/alice/base").html().says(">lib<");
+    let found = index.browse("/alice/base?q=OO").html();
     found.says(">tool<");
     found.lacks(">lib<");
-    let user = page(&index.browse("/alice"));
+    let user = index.browse("/alice").html();
     assert_snapshot!("user", shown(&user));
 }
 
 #[test]
 fn an_index_of_many_projects_is_turned_page_by_page() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     for number in 0..103 {
         index.upload("alice/dev", &format!("p{number:03}-1.zip"), &sdist("x"));
     }
-    let first = page(&index.browse("/alice/dev"));
+    let first = index.browse("/alice/dev").html();
     first.says(">p099<");
     first.lacks("<td><a href=\"/alice/dev/p100\"");
     let next = first.split("<a href=\"?").nth(1).and_then(|rest| rest.split('"').next());
     let next = next.expect("a next page");
     assert_eq!(next, "after=p099");
-    let second = page(&index.browse(&format!("/alice/dev?{next}")));
+    let second = index.browse(&format!("/alice/dev?{next}")).html();
     second.says(">p102<");
     second.lacks([">p099<", "<a href=\"?"]);
 }
@@ -121,13 +103,13 @@ fn an_index_of_many_projects_is_turned_page_by_page() {
 fn a_project_says_what_it_is_and_where_it_comes_from() {
     let index = sample();
     index.alice().post("/alice/dev/tool/1.0/+yank", json!({"reason": "it <breaks>"})).expect(200);
-    let text = page(&index.browse("/alice/dev/tool"));
+    let text = index.browse("/alice/dev/tool").html();
     assert_snapshot!("project", shown(&text));
     text.says([
         "<h3 id=\"u-tool\">Tool</h3>\n<p>It <em>works</em>.</p>",
         "<a href=\"https://tool.example/\" rel=\"nofollow noopener\">Home page</a>",
     ]);
-    let release = page(&index.browse("/alice/dev/tool/1.0"));
+    let release = index.browse("/alice/dev/tool/1.0").html();
     assert_snapshot!("release_yanked", shown(&release));
     for missing in ["/alice/dev/none", "/alice/dev/tool/9", "/alice/none", "/nobody"] {
         let response = index.browse(missing).expect(404);
@@ -140,23 +122,19 @@ fn a_project_says_what_it_is_and_where_it_comes_from() {
 /// As with mirrors, whose tests say more of it.
 #[test]
 fn own_files_are_chosen_by_their_tags() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (content, _) = wheel("tool", "1.0");
     for tags in ["py3-none-any", "cp312-abi3-win_amd64", "cp312-abi3-linux_x86_64"] {
         index.upload("alice/dev", &format!("tool-1.0-{tags}.whl"), &content);
     }
     index.upload("alice/dev", "tool-1.0.zip", &sdist("x"));
-    let all = page(&index.browse("/alice/dev/tool"));
-    all.says(["4 files", "<option>cp312</option>", "<option>linux_x86_64</option>"]);
-    let some = page(&index.browse("/alice/dev/tool/1.0?platform=win_amd64"));
-    some.says(["2 of 4 files", "cp312-abi3-win_amd64.whl</a>", "tool-1.0.zip</a>"]);
-    some.says("<a href=\"/alice/dev/tool/1.0#files\">All 4 files</a>");
-    some.lacks(["py3-none-any.whl</a>", "linux_x86_64.whl</a>"]);
-    page(&index.browse("/alice/dev/tool?python=")).says("<summary>4 files</summary>");
+    assert_snapshot!("files", files_of(&index.browse("/alice/dev/tool").html()));
+    let some = index.browse("/alice/dev/tool/1.0?platform=win_amd64").html();
+    assert_snapshot!("chosen_files", files_of(&some));
+    index.browse("/alice/dev/tool?python=").html().says("<summary>4 files</summary>");
     // A release with nothing to choose has no form.
     index.upload("alice/dev", "tool-2.0.zip", &sdist("y"));
-    page(&index.browse("/alice/dev/tool")).lacks("<select name=\"python\"");
+    index.browse("/alice/dev/tool").html().lacks("<select name=\"python\"");
 }
 
 #[test]
@@ -179,19 +157,18 @@ fn private_names_appear_to_nobody_else() {
     }
     for path in ["/alice", "/alice/open", "/alice/base", "/alice/dev", "/alice/dev/tool"] {
         for asker in [index.anybody(), index.user("bob")] {
-            let text = page(&asker.browser().get(path));
+            let text = asker.browser().get(path).html();
             for private in ["hush", "quiet", "secretive"] {
                 assert!(!text.contains(private), "{path}: {private}");
             }
         }
     }
-    let own = page(&index.alice().browser().get("/alice"));
-    own.says(["alice/hush", "quiet title"]);
+    let own = |path: &str| shown(&index.alice().browser().get(path).html());
+    assert_snapshot!("user_for_herself", own("/alice"));
+    assert_snapshot!("private_index", own("/alice/hush"));
+    assert_snapshot!("project_of_a_private_base", own("/alice/open/tool"));
     let response = index.alice().browser().get("/alice/hush");
     response.header("cache-control").says("private");
-    page(&response).says("secretive");
-    let below = page(&index.alice().browser().get("/alice/open/tool"));
-    below.says(["alice/hush", "0.1"]);
 }
 
 /// The page, once it has this text: what requires a project is read after the commit.
@@ -199,7 +176,7 @@ fn private_names_appear_to_nobody_else() {
 fn page_with(index: &Index, path: &str, text: &str) -> String {
     let mut found = String::new();
     crate::wait_until(&format!("`{text}` on {path}"), || {
-        found = page(&index.alice().browser().get(path));
+        found = index.alice().browser().get(path).html();
         found.contains(text)
     });
     found
@@ -227,7 +204,7 @@ fn a_project_says_what_requires_it() {
     assert_eq!(own, expected);
     // Projects that the reader may not see are neither shown nor counted.
     for asker in [index.anybody(), index.user("bob")] {
-        let text = page(&asker.browser().get("/alice/base/lib"));
+        let text = asker.browser().get("/alice/base/lib").html();
         assert_eq!(required_by(&text), "Required by other alice/base tool alice/dev");
         check_harmless(&text, "/alice/base/lib");
     }
@@ -235,7 +212,7 @@ fn a_project_says_what_requires_it() {
     requiring("alice/base", "other-2.zip", "tool");
     let text = page_with(&index, "/alice/base/tool", ">other<");
     assert_eq!(required_by(&text), "Required by other alice/base");
-    let anybody = || page(&index.browse("/alice/base/lib"));
+    let anybody = || index.browse("/alice/base/lib").html();
     assert_eq!(required_by(&anybody()), "Required by tool alice/dev");
     let patch = json!(["policy_quarantine+=tool==1.1 for a look"]);
     index.alice().patch("/alice/dev", patch).expect(200);
@@ -243,7 +220,7 @@ fn a_project_says_what_requires_it() {
     // A deleted project requires nothing.
     index.alice().delete("/alice/base/other/2?force").done();
     page_with(&index, "/alice/base/lib", ">other<");
-    let text = page(&index.browse("/alice/base/tool"));
+    let text = index.browse("/alice/base/tool").html();
     assert_eq!(required_by(&text), "");
 }
 
@@ -295,7 +272,7 @@ fn what_strangers_say_does_nothing() {
     paths.extend((1..=6).map(|version| format!("/alice/dev/evil/{version}")));
     paths.push("/alice/dev?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&after=%3Cb%3E".to_owned());
     for path in paths {
-        let text = page(&index.alice().browser().get(&path));
+        let text = index.alice().browser().get(&path).html();
         check_harmless(&text, &path);
     }
 }
@@ -315,7 +292,7 @@ fn a_kept_page_is_never_out_of_date() {
     let first = ask();
     let tag = first.header("etag").to_owned();
     let again = ask();
-    assert_eq!((page(&again), again.header("etag")), (page(&first), &*tag));
+    assert_eq!((again.html(), again.header("etag")), (first.html(), &*tag));
     index.anybody().browser().with("If-None-Match", &tag).get("/alice/dev/tool").expect(304);
     for encoding in ["gzip", "zstd"] {
         let encoded = index.anybody().browser().with("Accept-Encoding", encoding);
@@ -324,13 +301,13 @@ fn a_kept_page_is_never_out_of_date() {
         assert!(encoded.body.len() < first.body.len(), "{}", encoded.body.len());
     }
     index.upload("alice/dev", "tool-3.0.zip", &sdist("four"));
-    page(&ask()).says("tool-3.0.zip");
+    ask().html().says("tool-3.0.zip");
     // The links are those of the server that was asked.
     let elsewhere = index.anybody().browser().with("X-Outside-URL", "https://packages.example");
-    let elsewhere = page(&elsewhere.get("/alice/dev/tool"));
+    let elsewhere = elsewhere.get("/alice/dev/tool").html();
     elsewhere.says("https://packages.example/alice/dev/+simple/");
-    page(&ask()).lacks("packages.example");
+    ask().html().lacks("packages.example");
     index.alice().patch("/alice/dev", json!({"acl_read": ["alice"]})).expect(200);
-    page(&index.alice().browser().get("/alice/dev/tool")).says("tool-3.0.zip");
+    index.alice().browser().get("/alice/dev/tool").html().says("tool-3.0.zip");
     ask().expect_one_of([401, 403, 404]).lacks("tool-3.0.zip");
 }

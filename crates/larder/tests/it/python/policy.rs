@@ -8,7 +8,6 @@ mod private_names;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::time::Duration;
 
 use config::BundleSource;
 use jiff::{SignedDuration, Timestamp};
@@ -16,31 +15,26 @@ use record::Digest;
 use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
-use super::mirrors::{JSON_PAGE, mirror};
+use super::mirrors::{
+    self, JSON_PAGE, allow_this_machine, fresh_for_long, fresh_for_long_with, list, mirror,
+    mirror_of,
+};
 use super::{Index, JSON, Response, path, sdist};
+use crate::asking::texts;
 use crate::wait_until;
 
 const DAY_HOURS: i64 = 24;
 
-fn start() -> Index {
-    Index::start_with(|config| {
-        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
-        config.python.mirror_cache_expiry = Duration::from_secs(100_000);
-    })
-}
-
 /// An index with the mirror `alice/up` of [`FILES`].
 fn mirroring(settings: Value) -> (Upstream, Index) {
-    let (upstream, index) = (upstream_of(&FILES), start());
+    let (upstream, index) = (upstream_of(&FILES), fresh_for_long());
     mirror(&index, &upstream, settings);
     (upstream, index)
 }
 
 /// An index whose policies know the OSV records of this zip, before the first request.
 fn start_knowing(source: &Path) -> Index {
-    Index::start_with(|config| {
-        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
-        config.python.mirror_cache_expiry = Duration::from_secs(100_000);
+    fresh_for_long_with(|config| {
         config.advisories.source = Some(BundleSource::File(source.to_owned()));
     })
 }
@@ -73,8 +67,7 @@ impl Theirs {
 /// An upstream of the project `foo` with these files.
 fn upstream_of(files: &[Theirs]) -> Upstream {
     let upstream = Upstream::start();
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/", list(&["foo"]));
     let entries: Vec<Value> = files.iter().map(|file| file.entry(&upstream)).collect();
     offer_page(&upstream, entries);
     for file in files {
@@ -91,14 +84,11 @@ fn offer_page(upstream: &Upstream, files: Vec<Value>) {
 }
 
 fn json_page(index: &Index, stage: &str, project: &str) -> Value {
-    let page =
-        index.client().get_with(&format!("/{stage}/+simple/{project}/"), &[JSON_PAGE]).expect(200);
-    page.json()
+    mirrors::json_page(index.client(), stage, project).expect(200).json()
 }
 
 fn names(page: &Value) -> BTreeSet<String> {
-    let files = page["files"].as_array().expect("files").iter();
-    files.map(|file| file["filename"].as_str().expect("a name").to_owned()).collect()
+    texts(&page["files"], "filename").into_iter().collect()
 }
 
 /// Expects 403, with the rule, the index whose policy it is, and the reason.
@@ -169,8 +159,7 @@ fn what_is_too_young_is_refused_under_every_address() {
 #[test]
 fn a_file_appears_when_it_has_matured() {
     let upstream = upstream_of(&[]);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cooldown_days": 7}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     // In a moment it will be seven days old.
     let mature_at = Timestamp::now() + SignedDuration::from_secs(3);
@@ -200,8 +189,7 @@ fn a_file_appears_when_it_has_matured() {
 #[test]
 fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
     let upstream = upstream_of(&[Theirs("foo-1.0.tar.gz", None)]);
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cutoff": "2020-01-01"}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cutoff": "2020-01-01"}));
     assert_eq!(names(&json_page(&index, "alice/up", "foo")).len(), 0);
     let patch =
         json!({"policy_cutoff": (Timestamp::now() + SignedDuration::from_secs(1)).to_string()});
@@ -222,7 +210,7 @@ fn an_upstream_without_upload_times_is_judged_by_what_was_first_seen() {
 #[test]
 fn a_file_is_judged_by_what_upstream_says_now() {
     let upstream = upstream_of(&FILES);
-    let index = start();
+    let index = fresh_for_long();
     let settings = json!({"policy_cooldown_days": 7, "mirror_cache_expiry": 0});
     mirror(&index, &upstream, settings);
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
@@ -268,7 +256,7 @@ fn a_file_is_judged_by_what_upstream_says_now() {
 
 #[test]
 fn what_a_stage_has_removed_comes_from_its_base() {
-    let index = start();
+    let index = fresh_for_long();
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base"], "policy_deny": ["other"]}));
     let content = sdist("one");
@@ -288,7 +276,7 @@ fn what_a_stage_has_removed_comes_from_its_base() {
 /// Without a policy, pages link inherited files below the base, so a removed file stays removed.
 #[test]
 fn what_a_stage_without_a_policy_has_removed_is_gone() {
-    let index = start();
+    let index = fresh_for_long();
     index.stage("alice/base", json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/base"]}));
     let content = sdist("one");

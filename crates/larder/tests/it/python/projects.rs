@@ -69,8 +69,7 @@ fn a_project_has_one_name_and_several_forms() {
 
 #[test]
 fn a_project_with_many_versions_is_sent_in_portions() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     for number in 0..40 {
         let form =
             format!(":action=submit&name=p&version=1.{number}&summary=number+{number}%0A%22");
@@ -96,8 +95,7 @@ fn a_project_with_many_versions_is_sent_in_portions() {
 
 #[test]
 fn versions_with_much_metadata_are_sent_one_by_one() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let described = |version: &str, description: &str| {
         let filename = format!("p-{version}.zip");
         let upload = Upload::named("p", version, &filename, &sdist(version));

@@ -12,8 +12,7 @@ const INSTALLER: (&str, &str) = ("User-Agent", "pip/25.0");
 
 #[test]
 fn simple_is_the_same_without_its_plus() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/closed", json!({"acl_read": ["alice"]}));
     let content = sdist("x");
     for stage in ["alice/dev", "alice/closed"] {
@@ -45,8 +44,7 @@ fn simple_is_the_same_without_its_plus() {
 
 #[test]
 fn a_project_called_simple_keeps_its_urls() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let get = |target: &str| index.anybody().json().get(target);
     assert_eq!(get("/alice/dev/simple").text(), get("/alice/dev/+simple").text());
     index.upload("alice/dev", "simple-1.0.zip", &sdist("x"));
@@ -65,8 +63,7 @@ fn a_project_called_simple_keeps_its_urls() {
 
 /// The index `alice/dev` with three releases of `Foo.Bar`, and the content of its 1.1.
 fn with_releases() -> (Index, Vec<u8>) {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("new");
     index.upload("alice/dev", "Foo.Bar-1.0.zip", &sdist("old"));
     let upload = Upload::named("Foo.Bar", "1.1", "Foo.Bar-1.1.zip", &content)

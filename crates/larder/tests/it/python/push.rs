@@ -1,14 +1,14 @@
 //! Pushes: into a stage, and to a server elsewhere that the test scripts.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
+use std::sync::Mutex;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
+use testbed::Receiver;
 
 use super::{Index, Upload, path, result, sdist, zip};
-use crate::asking::{Ask, Says as _, each};
+use crate::asking::{Ask, Says as _, basic, each};
 use crate::client::Response;
 use crate::publishing::issuer::change;
 use crate::shown::{redacted, shown_json};
@@ -182,66 +182,15 @@ fn a_release_without_files_is_not_pushed() {
     push(&index.alice(), bare).message(404, "no release/files found for bare 1");
 }
 
-/// A server elsewhere: answers each request with the next of these, and keeps what it was sent.
-struct Elsewhere {
-    address: SocketAddr,
-    requests: Arc<Mutex<Vec<String>>>,
+/// A server elsewhere that answers each request with the next of these.
+fn answering(answers: &[&str]) -> Receiver {
+    let answers: Vec<Vec<u8>> = answers.iter().rev().map(|it| it.as_bytes().to_vec()).collect();
+    let answers = Mutex::new(answers);
+    Receiver::start(move |_| answers.lock().expect("no panic").pop().unwrap_or_default())
 }
 
-impl Elsewhere {
-    fn answering(answers: &[&'static str]) -> Elsewhere {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let elsewhere = Elsewhere {
-            address: listener.local_addr().expect("an address"),
-            requests: Arc::default(),
-        };
-        let (answers, requests) = (answers.to_vec(), elsewhere.requests.clone());
-        // The thread ends when all answers are given.
-        std::thread::spawn(move || {
-            for answer in answers {
-                let (stream, _) = listener.accept().expect("a connection");
-                serve(stream, answer, &requests);
-            }
-        });
-        elsewhere
-    }
-
-    fn order(&self) -> Value {
-        let url = format!("http://{}/legacy/", self.address);
-        order(&json!({"posturl": url, "username": "u", "password": "p:w"}))
-    }
-
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("no panic").clone()
-    }
-}
-
-/// Reads one request to its end, notes it, and answers it.
-fn serve(mut stream: TcpStream, answer: &str, requests: &Mutex<Vec<String>>) {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let lower = head.to_ascii_lowercase();
-            let length: Option<usize> =
-                lower.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let is_whole = match length {
-                Some(length) => bytes.len() >= head.len() + 4 + length,
-                None => body.ends_with("0\r\n\r\n"),
-            };
-            if is_whole {
-                break;
-            }
-        }
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-        }
-    }
-    requests.lock().expect("no panic").push(String::from_utf8_lossy(&bytes).into_owned());
-    // The client may be gone.
-    let _ = stream.write_all(answer.as_bytes());
+fn order_to(elsewhere: &Receiver) -> Value {
+    order(&json!({"posturl": elsewhere.url("/legacy/"), "username": "u", "password": "p:w"}))
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -249,8 +198,8 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\
 #[test]
 fn a_release_goes_to_a_server_elsewhere() {
     let (index, content) = released();
-    let elsewhere = Elsewhere::answering(&[OK, OK, OK]);
-    let mut order = elsewhere.order();
+    let elsewhere = answering(&[OK, OK, OK]);
+    let mut order = order_to(&elsewhere);
     order["register_project"] = json!(true);
     let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
     let log = result(&pushed, "actionlog");
@@ -262,12 +211,18 @@ fn a_release_goes_to_a_server_elsewhere() {
     ]);
     assert_eq!(log, steps);
     for request in elsewhere.requests() {
-        assert!(request.starts_with("POST /legacy/ HTTP/1.1\r\n"), "{request}");
-        request.to_lowercase().says("authorization: basic dtpwonc=\r\n");
+        assert_eq!((&*request.method, &*request.path), ("POST", "/legacy/"));
+        assert_eq!(request.header("authorization"), basic("u", "p:w"));
     }
-    let sent = elsewhere.requests().iter().map(|it| fields(it)).collect::<Vec<_>>().join("\n\n");
+    let sent = bodies(&elsewhere).iter().map(|it| fields(it)).collect::<Vec<_>>().join("\n\n");
     assert_snapshot!("pushed_elsewhere", redacted(&sent));
     sent.says(&record::Digest::of(&content).to_string());
+}
+
+/// The bodies of the requests.
+fn bodies(elsewhere: &Receiver) -> Vec<String> {
+    let requests = elsewhere.requests().into_iter();
+    requests.map(|it| String::from_utf8_lossy(&it.body).into_owned()).collect()
 }
 
 /// The fields of a form, a line for each; of a file its name alone.
@@ -285,12 +240,12 @@ fn fields(request: &str) -> String {
 }
 
 /// The action of each request, and the name of its file.
-fn actions(elsewhere: &Elsewhere) -> Vec<String> {
+fn actions(elsewhere: &Receiver) -> Vec<String> {
     let of = |request: &String, start: &str| {
         let rest = request.split(start).nth(1)?;
         rest.split(['\r', '"']).find(|text| !text.is_empty()).map(str::to_owned)
     };
-    let actions = elsewhere.requests();
+    let actions = bodies(elsewhere);
     let actions = actions.iter().map(|request| {
         let action = of(request, "name=\":action\"\r\n\r\n").unwrap_or_default();
         let file = of(request, "filename=\"").unwrap_or_default();
@@ -305,8 +260,8 @@ fn files_or_documentation_alone_go_elsewhere_too() {
     for (option, expected) in
         [("no_docs", "file_upload p-1.0.zip"), ("only_docs", "doc_upload p.zip")]
     {
-        let elsewhere = Elsewhere::answering(&[OK]);
-        let mut order = elsewhere.order();
+        let elsewhere = answering(&[OK]);
+        let mut order = order_to(&elsewhere);
         order[option] = json!(true);
         let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
         assert_eq!(result(&pushed, "actionlog").as_array().map(Vec::len), Some(1), "{option}");
@@ -334,8 +289,8 @@ fn a_push_elsewhere_goes_on_where_that_is_of_use() {
         (&[OK, no, OK, OK], 502, json!([200, 403, 200, 200])),
         (&[OK, OK, OK, no], 502, json!([200, 200, 200, 403])),
     ] {
-        let elsewhere = Elsewhere::answering(answers);
-        let mut order = elsewhere.order();
+        let elsewhere = answering(answers);
+        let mut order = order_to(&elsewhere);
         order["register_project"] = json!(true);
         let pushed = index.alice().json().send("PUSH", "/alice/dev", order);
         let statuses: Value = pushed.json()["result"]
@@ -370,11 +325,11 @@ fn attestations_go_along() {
     let upload =
         Upload::of(filename, &content).set("attestations", &json!([attestation]).to_string());
     index.alice().upload("alice/dev", &upload).expect(200);
-    let elsewhere = Elsewhere::answering(&[OK]);
-    let mut order = elsewhere.order();
+    let elsewhere = answering(&[OK]);
+    let mut order = order_to(&elsewhere);
     order["name"] = json!("q");
     index.alice().json().send("PUSH", "/alice/dev", order).expect(200);
-    let request = &elsewhere.requests()[0];
+    let request = &bodies(&elsewhere)[0];
     let sent = request.split("name=\"attestations\"\r\n\r\n").nth(1).expect("the field");
     let sent: Value = serde_json::from_str(sent.lines().next().expect("a line")).expect("JSON");
     assert_eq!(sent, json!([attestation]));
@@ -398,8 +353,8 @@ fn a_refusal_elsewhere_is_told_by_its_reason() {
         let answer = format!(
             "HTTP/1.1 {line}\r\nX-Secret: hidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhidden"
         );
-        let elsewhere = Elsewhere::answering(&[answer.leak(), OK]);
-        let refused = push(&index.alice(), elsewhere.order()).expect(502);
+        let elsewhere = answering(&[&answer, OK]);
+        let refused = push(&index.alice(), order_to(&elsewhere)).expect(502);
         let status: u16 = line[..3].parse().expect("a status");
         let log = json!([[status, "upload", file[1..], reason], [200, "docfile", "p"]]);
         assert_eq!(refused.json()["result"], log);
@@ -412,20 +367,19 @@ fn a_refusal_elsewhere_is_told_by_its_reason() {
 fn what_goes_wrong_elsewhere_is_told() {
     let (index, _) = released();
     let push = |order: Value| push(&index.alice(), order);
-    let elsewhere = Elsewhere::answering(&["220 hidden.inside SMTP\r\n"]);
-    let refused = push(elsewhere.order());
+    let elsewhere = answering(&["220 hidden.inside SMTP\r\n"]);
+    let refused = push(order_to(&elsewhere));
     let entry = json!([[-1, "exception on release upload:", "the upload failed"]]);
     assert_eq!((refused.status, &refused.json()["result"]), (502, &entry));
-    let trap = Elsewhere::answering(&[OK]);
+    let trap = answering(&[OK]);
     let moved = format!(
         "HTTP/1.1 307 Temporary Redirect\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         trap.address
     );
-    let moved: &str = moved.leak();
-    let elsewhere = Elsewhere::answering(&[moved, moved]);
-    let refused = push(elsewhere.order());
+    let elsewhere = answering(&[&moved, &moved]);
+    let refused = push(order_to(&elsewhere));
     assert_eq!((refused.status, &refused.json()["result"][0][0]), (502, &json!(307)));
-    assert_eq!(trap.requests(), Vec::<String>::new());
+    assert!(trap.requests().is_empty());
     // No server is there.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://user:secret@{}/", nobody.local_addr().expect("an address"));
@@ -451,7 +405,7 @@ fn orders_to_push_elsewhere_that_are_refused() {
 #[test]
 fn pushes_stay_outside() {
     let (index, _) = released_with("");
-    let inside = Elsewhere::answering(&[OK]);
+    let inside = answering(&[OK]);
     let port = inside.address.port();
     let push = |url: &str, register: bool| {
         let order = order(&json!({"posturl": url, "register_project": register}));
@@ -482,12 +436,12 @@ fn pushes_stay_outside() {
     for url in ["http://169.254.169.254/latest/", "http://[fd00::1]/", "https://10.0.0.1/"] {
         push(url, false).says("no public address is known for `");
     }
-    assert_eq!(inside.requests(), Vec::<String>::new());
+    assert!(inside.requests().is_empty());
     // By name, where the setting names what the name leads to.
     let (index, _) = released_with("127.0.0.0/8 ::1");
     let url = format!("http://localhost:{port}/legacy/");
     let pushed = index.alice().json().send("PUSH", "/alice/dev", order(&json!({"posturl": url})));
-    assert_eq!(inside.requests().len(), 1, "{}", pushed.text());
+    assert!(!inside.requests().is_empty(), "{}", pushed.text());
 }
 
 #[test]
@@ -497,10 +451,10 @@ fn who_may_push_elsewhere_is_a_setting() {
     });
     index.stage("alice/dev", json!({}));
     index.upload("alice/dev", "p-1.0.zip", &super::sdist("x"));
-    let elsewhere = Elsewhere::answering(&[]);
-    let push = |user: &str| index.user(user).send("PUSH", "/alice/dev", elsewhere.order());
+    let elsewhere = answering(&[]);
+    let push = |user: &str| index.user(user).send("PUSH", "/alice/dev", order_to(&elsewhere));
     let text =
         "no permission to push to other servers: `alice` is not in `python.acl_push_outside`";
     push("alice").message(403, text);
-    assert_eq!(elsewhere.requests(), Vec::<String>::new());
+    assert!(elsewhere.requests().is_empty());
 }

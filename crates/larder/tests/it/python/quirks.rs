@@ -1,12 +1,12 @@
 //! The details that some client or another depends on.
 
-use std::io::{Read, Write};
-
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{Index, Upload, basic, path, result, sdist};
 use crate::asking::Says as _;
 use crate::described;
+use crate::shown::shown_json;
 
 #[test]
 fn statuses_and_content_types() {
@@ -25,8 +25,7 @@ fn statuses_and_content_types() {
 
 #[test]
 fn every_answer_has_devpis_headers() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let names = [
         "x-devpi-api-version",
@@ -62,8 +61,7 @@ fn every_answer_has_devpis_headers() {
 
 #[test]
 fn projects_are_listed_unless_they_are_not_wanted() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let users = result(&index.anybody().json().get("/"), "list:userconfig");
     assert!(users["alice"]["indexes"]["dev"].is_object(), "{users}");
@@ -78,8 +76,7 @@ fn projects_are_listed_unless_they_are_not_wanted() {
 
 #[test]
 fn paths() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("x");
     let (content_type, body) = Upload::of("p-1.0.zip", &content).form();
     // twine posts with two slashes; others to no slash at the end.
@@ -124,8 +121,7 @@ fn paths() {
 
 #[test]
 fn behind_a_prefix() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("x");
     index.upload("alice/dev", "p-1.0.zip", &content);
     let outside = || index.anybody().json().with("X-Outside-URL", "https://h.example/pre");
@@ -164,8 +160,7 @@ fn behind_a_prefix() {
 
 #[test]
 fn negotiation() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let check = |accept: &str, expected: &str| {
         let page = index.anybody().with("Accept", accept).get("/alice/dev/+simple/p/").expect(200);
@@ -200,8 +195,7 @@ fn negotiation() {
 
 #[test]
 fn refreshing_and_uploads_to_pages() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     for target in ["/alice/dev/+simple/P/refresh", "/alice/dev/p/refresh"] {
         let moved = index.anybody().json().post(target, ()).expect(302);
         assert!(moved.header("location").ends_with("/alice/dev/+simple/p/"), "{moved:?}");
@@ -229,10 +223,7 @@ fn configuration_in_every_form() {
         json!({"bases": "alice/base", "acl_upload": "alice, bob", "volatile": "no"}),
     );
     let made = result(&made, "indexconfig");
-    assert_eq!(
-        (&made["bases"], &made["acl_upload"], &made["volatile"]),
-        (&json!(["alice/base"]), &json!(["alice", "bob"]), &json!(false))
-    );
+    assert_snapshot!("made_index", shown_json(&made));
     let whole = index.alice().json().get("/alice/dev").json();
     index.alice().patch("/alice/dev", whole.clone()).expect(200);
     let refused = index.alice().patch("/alice/dev?error_on_noop", whole);
@@ -240,20 +231,14 @@ fn configuration_in_every_form() {
     let list =
         index.alice().patch("/alice/dev", json!(["acl_upload-=bob", "volatile=True", "title=T"]));
     let list = result(&list, "indexconfig");
-    assert_eq!(
-        (&list["acl_upload"], &list["volatile"], &list["title"]),
-        (&json!(["alice"]), &json!(true), &json!("T"))
-    );
+    assert_snapshot!("changed_index", shown_json(&list));
     // A client may send back the whole user that it got.
     let mut user = index.alice().json().get("/alice").json()["result"].clone();
     user["email"] = json!("a@example.org");
     let patched = index.alice().patch("/alice", user);
     assert_eq!((patched.status, patched.json()), (200, json!({"message": "user updated"})));
     let user = result(&index.alice().json().get("/alice"), "userconfig");
-    assert_eq!(
-        (&user["email"], user["indexes"].as_object().map(serde_json::Map::len)),
-        (&json!("a@example.org"), Some(2))
-    );
+    assert_snapshot!("changed_user", shown_json(&user));
     index.root().put("/%C3%A4lice-1.x@y_z", json!({"password": "x"})).expect(201);
     index.root().put("/a%24b", json!({"password": "x"})).expect(400);
 }
@@ -300,33 +285,22 @@ fn strangers_make_no_users_unless_it_is_allowed() {
 
 #[test]
 fn whoever_expects_to_continue_is_told_before_the_body_is_sent() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
-    let head = |authorization: &str| {
-        format!(
-            "POST /alice/dev/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\nExpect: 100-continue\r\n\
-             Content-Type: {content_type}\r\nContent-Length: {}\r\nAuthorization: {authorization}\r\n\r\n",
-            body.len()
-        )
-    };
-    let mut stream = index.connect();
-    stream.write_all(head(&basic("alice", super::PASSWORD)).as_bytes()).expect("it is read");
-    let mut interim = [0; 25];
-    stream.read_exact(&mut interim).expect("an answer");
-    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
-    stream.write_all(&body).expect("it is read");
-    super::Response::read(&mut stream, false).expect(200);
-    let mut stream = index.connect();
-    stream.write_all(head(&basic("alice", "wrong")).as_bytes()).expect("it is read");
-    super::Response::read(&mut stream, false).expect(401);
+    let ask = index.alice().typed(&content_type).with("Connection", "close");
+    let stream = ask.announce("POST", "/alice/dev/", body.len());
+    super::Response::after(&body, stream).expect(200);
+    let wrong = basic("alice", "wrong");
+    let known = [("Authorization", &*wrong), ("Content-Type", &content_type)];
+    let headers = [&known[..], &[("Expect", "100-continue")]].concat();
+    let request = index.client().request("POST", "/alice/dev/", &headers, &body);
+    index.client().exchange(&request[..request.len() - body.len()], false).expect(401);
 }
 
 /// Senders who may see an index learn that it exists before anything else.
 #[test]
 fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
     let made = |ask: super::Ask, name: &str| ask.json().put(&format!("/{name}"), json!({}));
     for ask in [index.alice(), index.user("bob"), index.anybody()] {
@@ -343,8 +317,7 @@ fn an_index_that_is_there_is_a_conflict_for_whoever_may_see_it() {
 /// Settings as `devpi index` sends them, and what it is shown.
 #[test]
 fn settings_are_kept_as_they_were_written() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let set = |stage: &str, body: Value| index.alice().patch(&format!("/{stage}"), body);
     let next = result(&set("alice/dev", json!(["title=", "nothing-="])), "indexconfig");
     assert_eq!((&next["title"], next.get("nothing")), (&json!(""), None));
@@ -453,8 +426,7 @@ fn the_openapi_document_lists_the_methods() {
 
 #[test]
 fn messages_repeat_only_so_much_of_what_came() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let long = "x".repeat(100_000);
     let keys = |count: usize| -> Value {
         let keys = (0..count).map(|number| (format!("key-{number}"), json!(1)));

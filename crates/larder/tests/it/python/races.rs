@@ -32,8 +32,7 @@ fn what_a_deleted_stage_left_behind_is_swept() {
 
 #[test]
 fn many_files_of_one_version_at_once_are_all_taken() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.zip", &sdist("1"));
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let upload = |number: usize| {

@@ -6,8 +6,7 @@ use super::{Index, Upload, result, sdist};
 use crate::asking::each;
 
 fn searched() -> Index {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
     index.stage("bob/dev", json!({"bases": ["alice/dev"]}));
     let upload = |stage: &str, project: &str| {
@@ -54,8 +53,7 @@ fn projects_by_their_names() {
 
 #[test]
 fn summaries_take_little_memory() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let upload = |project: &str, summary: &str, description: &str| {
         let upload = Upload::named(project, "1.0", &format!("{project}-1.0.zip"), &sdist(project));
         let upload = upload.set("summary", summary).set("description", description);
@@ -140,8 +138,7 @@ fn proxies_ask_what_may_be_read() {
 /// The test's address counts as a proxy that passes on all headers of the client.
 #[test]
 fn no_header_opens_what_is_closed() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/secret", json!({"acl_read": ["alice"]}));
     let check = |ask: super::Ask, outside: &str, path: &str, expected: u16| {
         let ask = ask.with("X-Outside-URL", outside).with("X-Original-URI", path);

@@ -24,8 +24,7 @@ fn report(status: i64) -> Value {
 
 /// A release that passed, failed, and got something that is no result of tox; `alice/over` inherits it.
 fn tested() -> (Index, Vec<String>) {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/over", json!({"bases": ["alice/dev"]}));
     let content = sdist("x");
     index.upload("alice/dev", "p-1.0.zip", &content);

@@ -3,8 +3,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use serde_json::json;
-
 use super::{Index, Upload, sdist};
 use crate::asking::Says as _;
 use crate::wait_until;
@@ -13,8 +11,7 @@ use crate::wait_until;
 #[test]
 fn what_is_not_read_keeps_a_place_and_there_are_few() {
     const PLACES: usize = 16;
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let description = "x".repeat(200_000);
     for number in 0..80 {
         let version = format!("1.{number}");

@@ -1,10 +1,12 @@
 //! Uploads: which are accepted, which are refused with which message, and that refused ones leave nothing.
 
+use insta::assert_snapshot;
 use record::Digest;
 use serde_json::{Value, json};
 
 use super::{Index, PASSWORD, Response, Upload, basic, path, result, sdist, wheel, zip};
 use crate::asking::{Says as _, each};
+use crate::shown::shown_json;
 
 /// Refused with this status and text, in the body and as the reason; no blob is kept.
 #[track_caller]
@@ -21,8 +23,7 @@ fn check_refused(index: &Index, upload: &Upload, status: u16, text: &str) {
 
 #[test]
 fn forms_that_are_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let good = Upload::of("p-1.0.zip", &sdist("x"));
     let check = |upload: Upload, text: &str| check_refused(&index, &upload, 400, text);
     let rows = [
@@ -53,8 +54,7 @@ fn forms_that_are_refused() {
 
 #[test]
 fn archives_that_are_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (other, _) = wheel("other", "1.0");
     let forged = zip(&[
         ("p/__init__.py", b""),
@@ -87,8 +87,7 @@ fn archives_that_are_refused() {
 
 #[test]
 fn a_file_may_be_named_beyond_ascii_alone() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
     let (plain, extended) = (&b"filename=\"p-1.0.zip\""[..], &b"filename*=utf-8''p%2D1.0.zip"[..]);
     let at = body.windows(plain.len()).position(|part| part == plain).expect("the name");
@@ -99,8 +98,7 @@ fn a_file_may_be_named_beyond_ascii_alone() {
 
 #[test]
 fn a_refusal_is_no_page_unless_html_is_asked_for() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let bad = Upload::named("p", "2.0", "p-1.0.zip", b"");
     let text = "filename 'p-1.0.zip' does not contain version '2.0'";
     for (accept, expected) in [
@@ -126,8 +124,7 @@ fn a_refusal_is_no_page_unless_html_is_asked_for() {
 
 #[test]
 fn what_has_no_end_is_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let check = |start: &str, text: &str| {
         let mut body = start.replace('|', "\r\n").into_bytes();
         body.resize(300 << 10, b'x');
@@ -142,8 +139,7 @@ fn what_has_no_end_is_refused() {
 
 #[test]
 fn the_names_of_fields_count_as_their_texts_do() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let field = |at: usize| {
         let name = format!("{at}{}", "x".repeat(63 << 10));
         format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n\r\n")
@@ -157,8 +153,7 @@ fn the_names_of_fields_count_as_their_texts_do() {
 
 #[test]
 fn metadata_that_nobody_could_read_back_is_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     // As JSON, a control character takes six bytes.
     let form = |bytes: usize| {
         let description = "\u{1}".repeat(bytes);
@@ -179,8 +174,7 @@ fn metadata_that_nobody_could_read_back_is_refused() {
 
 #[test]
 fn a_form_with_too_many_fields_is_refused_in_either_encoding() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let register = |count: usize| {
         let form =
             format!(":action=submit&name=p&version=1.0{}", "&classifier=a".repeat(count - 3));
@@ -217,8 +211,7 @@ fn what_became_of_a_stage_while_the_body_came_counts() {
 
 #[test]
 fn what_unpacks_to_far_more_is_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let mut tar = vec![0; 512];
     let size = 100 << 20;
     tar[..7].copy_from_slice(b"p-1.0/z");
@@ -240,8 +233,7 @@ fn what_unpacks_to_far_more_is_refused() {
 
 #[test]
 fn an_upload_without_an_index_is_told_where_to_go() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let (content_type, body) = Upload::of("p-1.0.zip", &sdist("x")).form();
     let root = format!("http://{}", index.client().address);
     for (target, url, allow) in [
@@ -270,8 +262,7 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
         Upload::named("pkg", "1.1", "pkg-1.1-py3.whl", &wheel),
         Upload::named("pkg", "1.0", "pkgs-1.0.zip", &archive),
     ];
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     for upload in &uploads {
         index.alice().upload("alice/dev", upload).expect(400);
     }
@@ -296,8 +287,7 @@ fn names_that_say_little_are_kept_where_devpi_kept_them() {
 
 #[test]
 fn documentation_with_an_empty_version_is_refused() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let docs = Upload::docs("p", "1.0", &zip(&[("index.html", b"<h1>p</h1>")]));
     index.alice().json().upload("alice/dev", &docs.clone().set("version", "")).expect(400);
@@ -306,8 +296,7 @@ fn documentation_with_an_empty_version_is_refused() {
 
 #[test]
 fn who_may_not_upload() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/open", json!({"acl_upload": [":ANONYMOUS:"]}));
     let upload = Upload::of("p-1.0.zip", &sdist("x"));
     let refused = index.user("bob").json().upload("alice/dev", &upload);
@@ -339,8 +328,7 @@ fn who_may_not_upload() {
 
 #[test]
 fn logins_and_tokens_upload_as_passwords_do() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let login = index.anybody().post("/+login", json!({"user": "alice", "password": PASSWORD}));
     let login = result(&login, "proxyauth");
     assert_eq!(login["expiration"], 36000);
@@ -370,8 +358,7 @@ fn logins_and_tokens_upload_as_passwords_do() {
 
 #[test]
 fn a_name_that_is_taken() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/final", json!({"volatile": false}));
     let (one, other) = (sdist("one"), sdist("other"));
     for stage in ["alice/dev", "alice/final"] {
@@ -391,15 +378,7 @@ fn a_name_that_is_taken() {
     index.anybody().get(&path("alice/dev", "p-1.0.zip", &one)).expect(410);
     assert_eq!(index.anybody().get(&path("alice/dev", "p-1.0.zip", &other)).body, other);
     let data = result(&index.anybody().json().get("/alice/dev/p/1.0"), "versiondata");
-    let log = &data["+links"][0]["log"];
-    assert_eq!(
-        (&log[0]["what"], &log[0]["count"], &log[0]["who"]),
-        (&json!("overwrite"), &json!(1), &Value::Null)
-    );
-    assert_eq!(
-        (&log[1]["what"], &log[1]["who"], &log[1]["dst"]),
-        (&json!("upload"), &json!("alice"), &json!("alice/dev"))
-    );
+    assert_snapshot!("log_of_a_replaced", shown_json(&data["+links"][0]["log"]));
 }
 
 #[test]
@@ -430,8 +409,7 @@ fn of_many_at_once_one_wins() {
 
 #[test]
 fn names_with_signs_and_versions_of_their_own() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let content = sdist("local");
     let local = Upload::named("p", "1.0+local", "p-1.0+local.zip", &content);
     index.alice().upload("alice/dev", &local).expect(200);

@@ -54,8 +54,7 @@ fn an_upload_is_seen_wherever_it_is_inherited_and_spoils_no_other_page() {
 
 #[test]
 fn a_write_names_its_commit_and_later_reads_are_not_older() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     let serial = |response: &super::Response| -> u64 {
         response.header("x-devpi-serial").parse().expect("a serial")
     };

@@ -111,8 +111,7 @@ fn yanks_that_are_refused() {
 
 #[test]
 fn a_version_is_meant_in_any_spelling() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.stage("alice/prod", json!({}));
     for version in ["2025.09.4", "1.0.0", "1.0", "3.4.post1"] {
         index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
@@ -150,8 +149,7 @@ fn a_version_is_meant_in_any_spelling() {
 
 #[test]
 fn a_projects_status() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     let target = "/alice/dev/p/+status";
     let status = |response: &super::Response| result(response, "projectstatus");
@@ -183,8 +181,7 @@ fn a_projects_status() {
 
 #[test]
 fn old_versions_go_by_the_rule() {
-    let index = Index::start();
-    index.stage("alice/dev", json!({}));
+    let index = Index::with_dev();
     for version in ["1.0", "1.1", "1.10", "1.9"] {
         index.upload("alice/dev", &format!("p-{version}.zip"), &sdist(version));
     }

@@ -1,6 +1,6 @@
 //! A full disk: writers are told that nothing was written, readers go on, and when there is room again, so do writers.
 
-use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, noise};
 use crate::asking::{Says as _, each};
 use crate::client::Client;
 use testbed::SmallDisk;
@@ -8,15 +8,13 @@ use testbed::SmallDisk;
 /// A write that finds no room: its client is told so, and when to come again.
 #[track_caller]
 fn check_refused(client: &Client, request: &[u8]) {
-    let (status, text) = try_exchange(client, request).expect("an answer");
-    assert_eq!(status, 503, "{text}");
-    text.says(["nothing was written", "\r\nretry-after: "]);
+    let refused = client.exchange(request, false).expect(503);
+    assert!(refused.says("nothing was written").find("retry-after").is_some(), "{refused:?}");
 }
 
 #[track_caller]
 fn check_done(client: &Client, request: &[u8]) {
-    let (status, text) = try_exchange(client, request).expect("an answer");
-    assert!(matches!(status, 200 | 201), "{text}");
+    client.exchange(request, false).expect_one_of([200, 201]);
 }
 
 fn wheel(number: u64) -> Wheel {
@@ -35,7 +33,7 @@ fn no_room_for_blobs() {
     make_stage(client);
     check_done(client, &article_request("a", 0, b"one"));
     let mut kept = 0;
-    while try_exchange(client, &wheel(kept).request("team/dev")).expect("an answer").0 == 200 {
+    while client.exchange(&wheel(kept).request("team/dev"), false).status == 200 {
         kept += 1;
         assert!(kept < 30, "the disk has no end");
     }
@@ -86,7 +84,7 @@ fn no_room_for_records() {
         let comment = "x".repeat(400);
         let target = format!("POST /article/a/{version}?comment={comment}");
         let request = super::request(&target, "text/plain", format!("{version}").as_bytes());
-        let (status, text) = try_exchange(client, &request).expect("an answer");
+        let (status, text) = client.try_exchange(&request).expect("an answer");
         version += u32::from(status == 201);
         assert!(version < 20_000, "the disk has no end");
         (status, text)
@@ -146,9 +144,7 @@ fn little_room_is_left_to_administrators() {
             "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic dGVhbTp0ZWFt\r\n\
              Content-Type: {content_type}\r\nContent-Length: 100\r\n\r\n"
         );
-        let (status, text) = try_exchange(client, request.as_bytes()).expect("an answer");
-        assert_eq!(status, 507, "{method} {target}: {text}");
-        text.says("store.free_bytes_min");
+        client.exchange(request.as_bytes(), false).expect(507).says("store.free_bytes_min");
     });
     client.get("/readyz?verbose").says("only administrators write");
     client.get("/metrics").says("\nlarder_store_free_bytes ");

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{Place, Wheel, article_request, make_stage, noise, try_exchange};
+use super::{Place, Wheel, article_request, make_stage, noise};
 use crate::client::Client;
 use crate::process::Process;
 use crate::{is_long, wait_until};
@@ -59,7 +59,7 @@ impl Writer {
     /// Writes one version after the other until the server is gone; the last that was acknowledged.
     fn write_on(self, client: &Client, from: u32, total: &AtomicU32) -> u32 {
         for version in from + 1.. {
-            match try_exchange(client, &self.request(version)) {
+            match client.try_exchange(&self.request(version)) {
                 Some((200 | 201, _)) => total.fetch_add(1, Relaxed),
                 Some((_, text)) => panic!("{self:?} {version}: {text}"),
                 None => return version - 1,

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use super::{Place, article_request, try_exchange};
+use super::{Place, article_request};
 use crate::asking::Says as _;
 use crate::client::Client;
 use crate::process::Done;
@@ -29,7 +29,7 @@ fn write(client: &Client, writer: usize, account: &Account, is_over: &AtomicBool
     while !is_over.load(SeqCst) {
         let body = body(writer, version + 1);
         let request = article_request(&format!("a/{writer}-x"), version, body.as_bytes());
-        let (status, text) = try_exchange(client, &request).expect("the server is there");
+        let (status, text) = client.try_exchange(&request).expect("the server is there");
         match status {
             201 => {
                 version += 1;
@@ -159,7 +159,7 @@ fn a_database_that_stands_still() {
     let client = server.client;
     let write = |name: &str, base| {
         let request = article_request(name, base, name.as_bytes());
-        try_exchange(&client, &request).expect("an answer, within the patience of tests")
+        client.try_exchange(&request).expect("an answer, within the patience of tests")
     };
     assert_eq!(write("a", 0).0, 201);
     let frozen = place.postgres.as_ref().expect("it was started").freeze();

@@ -18,6 +18,7 @@ use super::{Place, make_stage, noise};
 use crate::asking::Says as _;
 use crate::client::{Client, Response};
 use crate::process::Process;
+use crate::python::mirrors::{self, list};
 use crate::wait_until;
 
 const PAGE: &str = "/team/up/+simple/foo/";
@@ -35,21 +36,15 @@ pub(super) fn content(number: usize) -> Vec<u8> {
 
 pub(super) fn upstream() -> Upstream {
     let upstream = Upstream::start();
-    let list =
-        json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}, {"name": "bar"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
-    let files: Vec<Value> = (0..SIZES.len())
-        .map(|number| {
-            let (name, content) = (filename(number), content(number));
-            upstream.offer(&format!("/files/{name}"), Offer::file(content.clone()));
-            json!({"filename": name, "url": upstream.url(&format!("/files/{name}")),
-                "hashes": {"sha256": Digest::of(&content).to_string()}, "size": content.len(), "upload-time": "2026-01-31T12:00:00Z"})
-        })
-        .collect();
-    for (project, files) in [("foo", json!(files)), ("bar", json!([]))] {
-        let page = json!({"meta": {"api-version": "1.1"}, "name": project, "files": files});
-        upstream
-            .offer(&format!("/simple/{project}/"), Offer::json(page.to_string()).tagged("\"tag\""));
+    upstream.offer("/simple/", list(&["foo", "bar"]));
+    let files = (0..SIZES.len()).map(|number| {
+        let (name, content) = (filename(number), content(number));
+        upstream.offer(&format!("/files/{name}"), Offer::file(content.clone()));
+        mirrors::file(&upstream, &name, &content)
+    });
+    for (project, files) in [("foo", files.collect()), ("bar", json!([]))] {
+        let page = mirrors::page(project, files).tagged("\"tag\"");
+        upstream.offer(&format!("/simple/{project}/"), page);
     }
     upstream
 }
@@ -305,10 +300,7 @@ fn a_process_that_is_killed_leaves_nothing_wrong() {
         scope.spawn(move || {
             // A body that ends with the process is not whole.
             let target = format!("/team/up/+upstream/{}{held}", asked.host());
-            let got = super::try_exchange(
-                &client,
-                format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes(),
-            );
+            let got = client.try_exchange(&client.request("GET", &target, &[], b""));
             assert!(got.is_none_or(|(_, text)| text.len() < SIZES[last]));
         });
         upstream.wait_for(&format!("/files/{}", filename(last)), 1);
@@ -341,16 +333,12 @@ fn an_object_store_that_hangs_holds_nobody_up() {
     const COUNT: usize = 80;
     let upstream = Upstream::start();
     let names: Vec<String> = (0..COUNT).map(|number| format!("p{number}")).collect();
-    let projects: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": projects});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
+    upstream.offer("/simple/", list(&names.iter().map(String::as_str).collect::<Vec<_>>()));
     for name in &names {
-        let path = format!("/files/{name}-1.0.tar.gz");
-        upstream.offer(&path, Offer::file(name.clone()));
-        let file = json!({"filename": format!("{name}-1.0.tar.gz"), "url": upstream.url(&path),
-            "hashes": {"sha256": Digest::of(name.as_bytes()).to_string()}, "size": name.len()});
-        let page = json!({"meta": {"api-version": "1.1"}, "name": name, "files": [file]});
-        upstream.offer(&format!("/simple/{name}/"), Offer::json(page.to_string()));
+        let filename = format!("{name}-1.0.tar.gz");
+        upstream.offer(&format!("/files/{filename}"), Offer::file(name.clone()));
+        let file = mirrors::file(&upstream, &filename, name.as_bytes());
+        upstream.offer(&format!("/simple/{name}/"), mirrors::page(name, json!([file])));
     }
     let one = start_sharing(&place, "one", &[]);
     make_mirror(&one.client, &upstream);
@@ -407,9 +395,8 @@ fn times_of_first_seeing_get_no_younger() {
             json!({"filename": filename(number), "url": upstream.url(&format!("/files/{}", filename(number))),
                 "hashes": {"sha256": Digest::of(&number.to_be_bytes()).to_string()}})
         };
-        let files: Vec<Value> = (0..count).map(file).collect();
-        let page = json!({"meta": {"api-version": "1.1"}, "name": "foo", "files": files});
-        upstream.offer("/simple/foo/", Offer::json(page.to_string()));
+        let page = mirrors::page("foo", (0..count).map(file).collect());
+        upstream.offer("/simple/foo/", page);
     };
     // One process sees this many files and shares that page.
     let seen_by = |client: &Client, count: usize| {

@@ -18,8 +18,7 @@ fn start_with_release(settings: Value) -> (Upstream, Index, Vec<u8>) {
     let older = file(&upstream, "foo-0.9.zip", b"older");
     upstream.offer("/simple/foo/", page("foo", json!([older, said])));
     upstream.offer(&format!("/files/{SDIST}"), Offer::file(content.clone()));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, settings);
+    let index = mirror_of(fresh_for_long(), &upstream, settings);
     index.stage("alice/dev", json!({"volatile": false}));
     (upstream, index, content)
 }

@@ -76,8 +76,7 @@ fn an_older_state_of_upstream_is_not_taken() {
         let files = json!([file(&upstream, filename, b"x")]);
         page("foo", files).with(&format!("X-PyPI-Last-Serial: {serial}"))
     };
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let name =
         || json_page(index.client(), "alice/up", "foo").json()["files"][0]["filename"].clone();
     upstream.offer("/simple/foo/", newer("7", "foo-2.0.tar.gz"));
@@ -121,8 +120,7 @@ fn an_upstream_that_hangs_delays_no_other() {
         hanging.hold(&file_path);
     }
     let other = upstream_of(b"content");
-    let index = fresh_for_long();
-    mirror(&index, &hanging, json!({}));
+    let index = mirror_of(fresh_for_long(), &hanging, json!({}));
     index.stage("alice/other", json!({"type": "mirror", "mirror_url": other.url("/simple")}));
     let client = index.client();
 
@@ -167,8 +165,7 @@ fn an_upstream_that_hangs_delays_no_other() {
 fn a_mirror_that_is_gone_fails_no_longer() {
     let upstream = upstream_of(b"content");
     upstream.break_with(Some(500));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let check = |count: f64| {
         let ready = index.get("/readyz?verbose").text();
         assert_eq!(ready.contains("mirror alice/up"), count > 0.0, "{ready}");
@@ -197,8 +194,7 @@ fn one_project_does_not_close_the_mirror() {
     let names: Vec<String> = (0..offers.len()).map(|at| format!("bad{at}")).collect();
     let listed: Vec<&str> = names.iter().map(String::as_str).chain(["foo", "bar"]).collect();
     upstream.offer("/simple/", list(&listed));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     let refresh = |project: &str| {
         index.alice().post(&format!("/alice/up/+simple/{project}/refresh"), json!({}))
     };
@@ -232,8 +228,7 @@ fn several_projects_that_fail_close_the_mirror() {
     let names: Vec<String> = (0..20).map(|at| format!("bad{at}")).collect();
     let listed: Vec<&str> = names.iter().map(String::as_str).chain(["foo"]).collect();
     upstream.offer("/simple/", list(&listed));
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     let mut is_closed = false;
     for name in &names {
         upstream.offer(&format!("/simple/{name}/"), Offer::status(500));

@@ -65,8 +65,7 @@ fn the_first_client_reads_while_the_file_arrives() {
     let path = format!("/files/{WHEEL}");
     upstream.offer(&path, Offer::file(content.clone()).held_after(2 << 20));
     upstream.hold(&path);
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let target = place_of(&upstream, WHEEL);
     let mut stream = index.connect();
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -142,8 +141,7 @@ fn direct_links_need_no_page() {
         (place_of(&upstream, "foo-2.0.tar.gz"), "two"),
     ] {
         // Each from an empty cache.
-        let index = start();
-        mirror(&index, &upstream, json!({}));
+        let index = mirror_of(start(), &upstream, json!({}));
         index.anybody().send("HEAD", &target, ()).expect(200);
         let answer = index.get(&target).expect(200);
         answer.is(expected).has("content-length", expected.len().to_string());
@@ -151,8 +149,7 @@ fn direct_links_need_no_page() {
         let is_immutable = answer.header("cache-control").contains("immutable");
         assert_eq!(is_immutable, expected != "two", "{target}");
     }
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let absent = [
         place_of(&upstream, "foo-3.0.tar.gz"),
         place_of(&upstream, "secret-1.0.tar.gz"),
@@ -218,8 +215,7 @@ fn every_file_that_a_page_lists_can_be_fetched() {
     for name in names {
         upstream.offer(&format!("/files/{name}"), Offer::file(name));
     }
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     let listed = json_page(index.client(), "alice/up", "foo").json()["files"].clone();
     let listed: Vec<&str> = listed
         .as_array()

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::*;
-use crate::asking::each;
+use crate::asking::{each, texts};
 use crate::shown::shown_json;
 
 /// The stage `alice/dev` on a mirror of a project that has a file with a digest and a yanked one without.
@@ -16,8 +16,7 @@ fn sample() -> (Upstream, Index) {
         "url": upstream.url("/files/x"), "hashes": {}}]);
     upstream.offer("/simple/foo/", page("foo", files));
     upstream.offer("/files/foo-2.0.tar.gz", Offer::file("two"));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     (upstream, index)
 }
@@ -94,13 +93,9 @@ fn a_project_with_many_files_is_sent_in_portions() {
     };
     let files: Vec<Value> = (0..1000).map(|number| file(&upstream, &name(number), b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_deny": ["foo==2.999"]}));
+    let index = mirror_of(start(), &upstream, json!({"policy_deny": ["foo==2.999"]}));
     let get = |target: &str| index.anybody().json().get(target);
-    let links = |data: &Value| {
-        let links = data["+links"].as_array().expect("links").iter();
-        links.map(|link| link["href"].as_str().expect("a URL").to_owned()).collect::<Vec<_>>()
-    };
+    let links = |data: &Value| texts(&data["+links"], "href");
     let all = get("/alice/up/foo");
     let message = all.json()["message"].clone();
     let message = message.as_str().expect("a message");
@@ -135,8 +130,7 @@ fn a_version_is_found_however_its_file_writes_it() {
     ];
     let files: Vec<Value> = names.iter().map(|(_, name)| file(&upstream, name, b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     for (version, name) in names {
         let path = format!("/alice/up/foo/{}", version.replace('+', "%2B"));
         let found = result(&index.anybody().json().get(&path), "versiondata");

@@ -12,8 +12,7 @@ fn offline() -> (Upstream, Index, usize) {
     upstream.offer("/simple/foo/", page("foo", files));
     upstream.offer(&format!("/files/{LATER}"), Offer::file("two"));
     // Whatever is known would have to be confirmed for each request.
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     json_page(index.client(), "alice/dev", "foo").expect(200).has("warning", "");
     index.get(&place_of(&upstream, WHEEL)).is("content");

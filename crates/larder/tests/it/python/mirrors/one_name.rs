@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::{JSON_PAGE, allow_this_machine, json_page, list, place_of};
-use crate::asking::{Says as _, each};
+use crate::asking::{Says as _, each, texts};
 use crate::python::{Index, sdist};
 
 const NEAR: &str = "foo-1.0-py3-none-any.whl";
@@ -57,10 +57,9 @@ fn start(near: &Upstream, far: &Upstream) -> Index {
 /// The files that the page of the stage has, and how far ones answer: the file below the stage, and its provenance.
 fn shown(index: &Index, far: &Upstream) -> (Vec<String>, u16, u16) {
     let page = json_page(index.client(), "alice/dev", "foo").expect(200);
-    let names = page.json()["files"].as_array().expect("files").clone();
-    let names = names.iter().map(|file| file["filename"].as_str().expect("a name").to_owned());
+    let names = texts(&page.json()["files"], "filename");
     let path = place_of(far, FAR).replace("/alice/up/", "/alice/dev/");
-    (names.collect(), index.get(&path).status, provenance(index, "99.0", FAR))
+    (names, index.get(&path).status, provenance(index, "99.0", FAR))
 }
 
 #[test]

@@ -7,7 +7,6 @@ use super::*;
 use crate::asking::Ask;
 use crate::browser::unescaped;
 use crate::pages::check_harmless;
-use crate::python::people::page as page_of;
 use crate::python::sdist;
 use crate::shown::shown;
 
@@ -43,50 +42,40 @@ fn upstream_of_versions() -> Upstream {
     upstream
 }
 
-fn browse(index: &Index, path: &str) -> String {
-    let answer = index.client().get_with(path, &[("Accept", "text/html,*/*;q=0.8")]);
-    page_of(&answer)
-}
-
 #[test]
 fn a_mirrored_project_has_a_page() {
     let upstream = upstream_of_versions();
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cutoff": "2050-01-01"}));
-    let html = browse(&index, "/alice/up/foo");
-    assert!(!html.contains("<script>alert"), "{html}");
+    let index = mirror_of(start(), &upstream, json!({"policy_cutoff": "2050-01-01"}));
+    let html = index.browse("/alice/up/foo").html();
+    html.lacks("<script>alert");
     assert_snapshot!("mirrored_project", shown(&html));
-    assert_snapshot!("mirrored_release", shown(&browse(&index, "/alice/up/foo/2.1")));
+    assert_snapshot!("mirrored_release", shown(&index.browse("/alice/up/foo/2.1").html()));
     // The description is that of the version, whichever files are chosen.
-    let chosen = browse(&index, "/alice/up/foo?python=cp312");
-    assert!(chosen.contains("It does *one* thing.") && chosen.contains("1 of 2 files"), "{chosen}");
+    let chosen = index.browse("/alice/up/foo?python=cp312").html();
+    chosen.says(["It does *one* thing.", "1 of 2 files"]);
     // By the same number in other words.
     assert_eq!(
-        shown(&browse(&index, "/alice/up/foo/2.1.0")),
-        shown(&browse(&index, "/alice/up/foo/2.1"))
+        shown(&index.browse("/alice/up/foo/2.1.0").html()),
+        shown(&index.browse("/alice/up/foo/2.1").html())
     );
-    let refused = index.client().get_with("/alice/up/foo/4.0", &[("Accept", "text/html")]);
-    assert_eq!(refused.status, 403, "{}", refused.text());
-    for missing in ["/alice/up/foo/9", "/alice/up/none"] {
-        let answer = index.client().get_with(missing, &[("Accept", "text/html")]);
-        assert_eq!(answer.status, 404, "{missing}");
-    }
+    index.browse("/alice/up/foo/4.0").expect(403);
+    index.browse("/alice/up/foo/9").expect(404);
+    index.browse("/alice/up/none").expect(404);
 }
 
 #[test]
 fn a_page_shows_what_upstream_has_now() {
     let upstream = upstream_of_versions();
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    let before = browse(&index, "/alice/dev/foo");
-    assert_eq!(before, browse(&index, "/alice/dev/foo"));
+    let before = index.browse("/alice/dev/foo").html();
+    assert_eq!(before, index.browse("/alice/dev/foo").html());
     upstream.offer("/simple/foo/", page("foo", json!([file(&upstream, "foo-7.0.tar.gz", b"7")])));
-    let after = browse(&index, "/alice/dev/foo");
-    assert!(after.contains("foo-7.0.tar.gz") && !after.contains("foo-2.0"), "{after}");
+    let after = index.browse("/alice/dev/foo").html();
+    after.says("foo-7.0.tar.gz");
+    after.lacks("foo-2.0");
     upstream.break_with(Some(500));
-    let kept = browse(&index, "/alice/dev/foo");
-    assert!(kept.contains("foo-7.0.tar.gz"), "{kept}");
+    index.browse("/alice/dev/foo").html().says("foo-7.0.tar.gz");
 }
 
 #[test]
@@ -140,10 +129,10 @@ fn a_page_does_without_metadata() {
             true => upstream.offer(place, Offer::file("x".repeat(2 << 20))),
             false => upstream.hold(place),
         }
-        let index = start();
-        mirror(&index, &upstream, json!({}));
-        let html = browse(&index, "/alice/up/foo/2.0");
-        assert!(html.contains("foo-2.0.tar.gz") && !html.contains("Does "), "{html}");
+        let index = mirror_of(start(), &upstream, json!({}));
+        let html = index.browse("/alice/up/foo/2.0").html();
+        html.says("foo-2.0.tar.gz");
+        html.lacks("Does ");
         upstream.release(place);
     }
 }
@@ -159,12 +148,11 @@ fn four_thousand_files_are_a_short_page() {
         .map(|name| file(&upstream, &name, b"x"))
         .collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
-    let html = browse(&index, "/alice/up/foo");
+    let index = mirror_of(start(), &upstream, json!({}));
+    let html = index.browse("/alice/up/foo").html();
     assert!(html.len() < 50_000, "{}", html.len());
-    assert!(html.contains("foo-1.39.49.tar.gz") && html.contains("All 2000 versions"), "{html}");
-    assert!(html.contains("href=\"/alice/up/foo?versions=all#versions\">All 2000 versions"));
+    let all = "href=\"/alice/up/foo?versions=all#versions\">All 2000 versions";
+    html.says(["foo-1.39.49.tar.gz", all]);
     let next = |html: &str| {
         let link = html.split("<a rel=\"next\" href=\"").nth(1)?.split('"').next()?;
         Some(unescaped(link).split('#').next()?.to_owned())
@@ -172,10 +160,10 @@ fn four_thousand_files_are_a_short_page() {
     // Each version is on one of the pages, none of which is long, and the filter stays.
     let (mut at, mut found) = ("/alice/up/foo?platform=any&versions=all".to_owned(), 0);
     for part in 0..20 {
-        let html = browse(&index, &at);
+        let html = index.browse(&at).html();
         assert!(html.len() < 50_000, "{at}: {}", html.len());
         let (first, last) = (part * 100 + 1, part * 100 + 100);
-        assert!(html.contains(&format!("<p>{first} to {last} of 2000, the latest first</p>")));
+        html.says(&format!("<p>{first} to {last} of 2000, the latest first</p>"));
         found += html.matches("<td>2 files</td>").count();
         match next(&html) {
             Some(link) => at = link,
@@ -183,9 +171,9 @@ fn four_thousand_files_are_a_short_page() {
         }
     }
     assert_eq!((found, &*at), (2_000, "/alice/up/foo?platform=any&versions=1900"));
-    let beyond = browse(&index, "/alice/up/foo?versions=2000");
-    assert!(beyond.contains("The list of versions ends before here: it has 2000."), "{beyond}");
-    assert!(!beyond.contains("<td>2 files</td>"));
+    let beyond = index.browse("/alice/up/foo?versions=2000").html();
+    beyond.says("The list of versions ends before here: it has 2000.");
+    beyond.lacks("<td>2 files</td>");
 }
 
 /// Files of a version are on pages; versions that PEP 440 counts as the same are one.
@@ -196,23 +184,21 @@ fn a_version_of_many_files() {
     let named = named.chain(["foo-1.tar.gz".to_owned()]);
     let files: Vec<Value> = named.map(|name| file(&upstream, &name, b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let listed = |html: &str| html.matches(", 1 B</span>").count();
     for path in ["/alice/up/foo", "/alice/up/foo/1.0.0"] {
-        let html = browse(&index, path);
-        assert!(html.contains("<summary>701 files, 1 to 40</summary>"), "{html}");
+        let html = index.browse(path).html();
+        html.says(["<summary>701 files, 1 to 40</summary>", "?files=40#files\">Next files"]);
         assert!(listed(&html) == 40 && html.len() < 50_000, "{}", html.len());
-        assert!(html.contains("?files=40#files\">Next files"), "{html}");
     }
-    let last = browse(&index, "/alice/up/foo?files=700");
-    assert!(last.contains("701 files, 701 to 701") && last.contains("?files=660#files"), "{last}");
+    let last = index.browse("/alice/up/foo?files=700").html();
+    last.says(["701 files, 701 to 701", "?files=660#files"]);
     assert_eq!(listed(&last), 1);
-    let beyond = browse(&index, "/alice/up/foo?files=99999999999");
-    assert!(beyond.contains("The list of files ends before here: it has 701."), "{beyond}");
-    let one = browse(&index, "/alice/up/foo/1.0?python=cp3699");
-    assert!(one.contains("<summary>2 of 701 files</summary>"), "{one}");
-    assert!(one.contains("<option selected>cp3699</option>") && listed(&one) == 2, "{one}");
+    let beyond = index.browse("/alice/up/foo?files=99999999999").html();
+    beyond.says("The list of files ends before here: it has 701.");
+    let one = index.browse("/alice/up/foo/1.0?python=cp3699").html();
+    one.says(["<summary>2 of 701 files</summary>", "<option selected>cp3699</option>"]);
+    assert_eq!(listed(&one), 2);
 }
 
 #[test]
@@ -226,23 +212,29 @@ fn files_are_chosen_by_python_and_platform() {
     ];
     let files: Vec<Value> = names.iter().map(|name| file(&upstream, name, b"x")).collect();
     upstream.offer("/simple/foo/", page("foo", json!(files)));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
-    let html = browse(&index, "/alice/up/foo?python=cp310&platform=manylinux2014_x86_64");
+    let index = mirror_of(start(), &upstream, json!({}));
+    let html = index.browse("/alice/up/foo?python=cp310&platform=manylinux2014_x86_64").html();
     assert_snapshot!("chosen_files", files_of(&html));
     assert_snapshot!(
         "no_chosen_files",
-        files_of(&browse(&index, "/alice/up/foo/1.0?python=cp311"))
+        files_of(&index.browse("/alice/up/foo/1.0?python=cp311").html())
     );
     let attack = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
     for query in [format!("python={attack}"), format!("platform={attack}&versions={attack}")] {
-        let html = browse(&index, &format!("/alice/up/foo?{query}"));
+        let html = index.browse(&format!("/alice/up/foo?{query}")).html();
         check_harmless(&html, &query);
-        assert!(html.contains("No wheel of this version is for “&#34;"), "{html}");
+        html.says("No wheel of this version is for “&#34;");
         assert_eq!(html.matches(", 1 B</span>").count(), 1);
     }
-    let long = browse(&index, &format!("/alice/up/foo?python={}", "x".repeat(5_000)));
+    let long = index.browse(&format!("/alice/up/foo?python={}", "x".repeat(5_000))).html();
     assert!(long.len() < 20_000, "{}", long.len());
+}
+
+/// The part of a page about its bases.
+fn bases_of(html: &str) -> String {
+    let text = shown(html);
+    let bases = text.split("\nInherits from\n").nth(1).and_then(|it| it.split("\nRights").next());
+    bases.unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
 #[test]
@@ -253,37 +245,29 @@ fn an_index_says_how_its_mirrors_are() {
         "policy_exceptions": ["foo==4.0 until 2100-01-01 fixes <a hole>"]});
     mirror(&index, &upstream, policy);
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
-    let never = browse(&index, "/alice/dev");
-    assert!(never.contains("was not asked since the server started.") && !never.contains("<svg"));
-    browse(&index, "/alice/dev/foo");
-    let html = browse(&index, "/alice/dev");
-    let inherits = shown(&html);
-    let inherits =
-        inherits.split("\nInherits from\n").nth(1).and_then(|it| it.split("\nRights").next());
-    assert_snapshot!("inherits_from_a_mirror", inherits.unwrap_or_default());
-    assert!(
-        html.contains("requests in the last 24 hours, 0 failed") && !html.contains("failed\" p")
-    );
+    let page = || index.browse("/alice/dev").html();
+    let never = page();
+    never.says("was not asked since the server started.");
+    never.lacks("<svg");
+    index.browse("/alice/dev/foo").html();
+    let html = page();
+    assert_snapshot!("inherits_from_a_mirror", bases_of(&html));
+    html.says("requests in the last 24 hours, 0 failed");
+    html.lacks("failed\" p");
     upstream.break_with(Some(500));
-    browse(&index, "/alice/dev/foo");
-    for path in ["/alice/dev", "/alice/up"] {
-        let html = browse(&index, path);
-        assert!(
-            html.contains("<span class=\"bad\">Trouble:</span> The upstream fails: "),
-            "{html}"
-        );
-        assert!(html.contains("<polyline class=\"failed\" points=\"0,39.0"), "{html}");
-        // Only those who may change it read which host it is, and what that said.
-        assert!(!html.contains("it answered 500"), "{html}");
-    }
-    let own = index.alice().with("Accept", "text/html").get("/alice/dev");
-    assert!(page_of(&own).contains("The reason: 127.0.0.1:"), "{}", own.text());
+    index.browse("/alice/dev/foo").html();
+    // Only those who may change it read which host it is, and what that said.
+    assert_snapshot!("inherits_from_one_in_trouble", bases_of(&page()));
+    page().says("<polyline class=\"failed\" points=\"0,39.0");
+    index.browse("/alice/up").html().says("Trouble:</span> The upstream fails: ");
+    let own = index.alice().browser().get("/alice/dev").html();
+    assert_snapshot!("inherits_from_ones_own_in_trouble", bases_of(&own));
     index.alice().patch("/alice/up", json!({"mirror_offline": true})).expect(200);
-    assert!(browse(&index, "/alice/up").contains("The upstream is not asked, by a setting"));
+    index.browse("/alice/up").html().says("The upstream is not asked, by a setting");
 }
 
 /// The part of a page with the files, up to the last digest.
-fn files_of(html: &str) -> String {
+pub(crate) fn files_of(html: &str) -> String {
     let text = shown(html);
     let files = text.split("\nFiles\n").nth(1).unwrap_or_default();
     files.rsplit_once("DIGEST").map_or(files, |(files, _)| files).to_owned()

@@ -34,8 +34,7 @@ pub(super) fn lock(files: &[(&str, String)]) -> String {
 
 /// An index with a mirror of this upstream behind `alice/dev`.
 fn index_of(upstream: &Upstream) -> Index {
-    let index = fresh_for_long();
-    mirror(&index, upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     index
 }

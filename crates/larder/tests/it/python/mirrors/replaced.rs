@@ -34,8 +34,7 @@ fn check(index: &Index, upstream: &Upstream, content: &str) {
 }
 
 fn start_judged(upstream: &Upstream, settings: Value) -> Index {
-    let index = fresh_for_long();
-    mirror(&index, upstream, settings);
+    let index = mirror_of(fresh_for_long(), upstream, settings);
     index.stage("alice/judged", json!({"bases": ["alice/up"], "policy_deny": ["other"]}));
     index
 }
@@ -97,8 +96,7 @@ fn without_a_tag_the_date_confirms_it() {
     let path = format!("/files/{WHEEL}");
     let date = "Sat, 31 Jan 2026 12:00:00 GMT";
     upstream.offer(&path, Offer::file("one").with(&format!("Last-Modified: {date}")));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     let get = || index.get(&place_of(&upstream, WHEEL)).text();
     assert_eq!(get(), "one");
     upstream.offer(&path, Offer::file("two"));
@@ -117,8 +115,7 @@ fn a_file_with_another_digest_than_sha256_is_replaced_with_its_page() {
         upstream.offer("/simple/foo/", page("foo", json!([said])));
         upstream.offer(&format!("/files/{WHEEL}"), Offer::file(content));
     };
-    let index = fresh_for_long();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     let get = || index.get(&place_of(&upstream, WHEEL)).text();
     offer("abc", ABC);
     assert_eq!(get(), "abc");

@@ -56,8 +56,7 @@ fn a_mirrors_own_page_has_upstreams_serial() {
 fn a_confirmation_may_bring_a_newer_one() {
     let upstream = upstream_of(b"content");
     upstream.offer("/simple/foo/", page_of(&upstream, None, Some(3)).tagged("\"foo\""));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    let index = mirror_of(start(), &upstream, json!({}));
     assert_eq!(serials(&index, "alice/up"), (3, 3));
     upstream.offer("/simple/foo/", page_of(&upstream, None, Some(4)).tagged("\"foo\""));
     assert_eq!(serials(&index, "alice/up"), (4, 4));
@@ -71,7 +70,6 @@ fn a_confirmation_may_bring_a_newer_one() {
 fn a_page_whose_files_a_policy_judges_has_none() {
     let upstream = upstream_of(b"content");
     upstream.offer("/simple/foo/", page_of(&upstream, Some(5), None));
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 7}));
+    let index = mirror_of(start(), &upstream, json!({"policy_cooldown_days": 7}));
     assert_eq!(serials(&index, "alice/up"), (0, 0));
 }

@@ -1,6 +1,7 @@
 //! Links of files are spelled as their upstream spells them, so that a lock file is rewritten in both directions.
 
 use super::*;
+use crate::asking::texts;
 
 /// Paths of files, each in its own spelling, and another one with the same meaning.
 const SPELLINGS: [[&str; 2]; 6] = [
@@ -23,8 +24,7 @@ fn check(upstream: &Upstream, project: Offer) {
         // No other spelling is known there.
         upstream.offer(path, Offer::file(path));
     }
-    let index = super::fresh_for_long();
-    mirror(&index, upstream, json!({}));
+    let index = mirror_of(super::fresh_for_long(), upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"]}));
     let start = "https://index.example/alice/up/+upstream/";
     let expected: Vec<String> = SPELLINGS.iter().map(|[path, _]| upstream.url(path)).collect();
@@ -33,9 +33,7 @@ fn check(upstream: &Upstream, project: Offer) {
         let headers =
             [JSON_PAGE, ("X-Devpi-Absolute-URLs", ""), ("X-Outside-URL", "https://index.example")];
         let answer = index.client().get_with(&page, &headers);
-        let files = answer.json()["files"].as_array().expect("files").clone();
-        let links: Vec<String> =
-            files.iter().map(|file| file["url"].as_str().expect("a URL").to_owned()).collect();
+        let links = texts(&answer.json()["files"], "url");
         // A lock file is rewritten like this: another prefix, and nothing else changes.
         let rewritten: Vec<String> =
             links.iter().map(|link| link.replace(start, "http://")).collect();

@@ -104,7 +104,7 @@ fn the_audit_log_of_a_base_names_no_reader_of_a_private_index() {
 
 #[test]
 fn a_push_that_an_exception_lets_pass_is_noted() {
-    let index = start();
+    let index = fresh_for_long();
     index.stage("alice/dev", json!({}));
     index.stage("alice/prod", json!({}));
     index.upload("alice/dev", "own-1.0.zip", &sdist("one"));
@@ -119,7 +119,7 @@ fn a_push_that_an_exception_lets_pass_is_noted() {
 
 #[test]
 fn a_policy_that_goes_with_its_index_is_noted() {
-    let index = start();
+    let index = fresh_for_long();
     index.stage("alice/dev", json!({"policy_deny": ["foo"], "policy_cooldown_days": 7}));
     index.alice().delete("/alice/dev").expect(201);
     index.stage("alice/dev", json!({}));
@@ -168,7 +168,7 @@ fn an_upstream_forges_no_line_and_breaks_no_client() {
 fn what_is_served_where_a_policy_counts_is_noted_on_request() {
     let upstream = upstream_of(&FILES);
     let index = Index::start_with(|config| {
-        config.egress_allow = vec!["127.0.0.0/8".parse().expect("a network")];
+        allow_this_machine(config);
         config.python.audit_served = true;
     });
     mirror(&index, &upstream, json!({}));

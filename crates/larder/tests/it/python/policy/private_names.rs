@@ -7,11 +7,8 @@ use crate::asking::Says as _;
 #[test]
 fn a_private_name_is_not_sent_upstream_by_an_inherited_link() {
     let upstream = upstream_of(&FILES);
-    let list =
-        json!({"meta": {"api-version": "1.1"}, "projects": [{"name": "foo"}, {"name": "own"}]});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
-    let index = start();
-    mirror(&index, &upstream, json!({}));
+    upstream.offer("/simple/", list(&["foo", "own"]));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({}));
     index.stage("alice/dev", json!({"bases": ["alice/up"], "policy_cooldown_days": 1}));
     index.alice().upload("alice/dev", &Upload::of("own-1.0.zip", &sdist("one"))).expect(200);
     let target = format!("/alice/dev/+upstream/{}/files/own-2.0.zip", upstream.host());
@@ -66,11 +63,8 @@ fn ten_thousand_hostile_requests_send_no_private_name_upstream() {
     const REQUESTS: usize = 2_500;
     let upstream = upstream_of(&FILES);
     // A stranger has registered one of our names, and one that is pinned to a base.
-    let listed = ["foo", "secret-one", "acme-two"].map(|name| json!({"name": name}));
-    let list = json!({"meta": {"api-version": "1.1"}, "projects": listed});
-    upstream.offer("/simple/", Offer::json(list.to_string()));
-    let index = start();
-    mirror(&index, &upstream, json!({"policy_cooldown_days": 1}));
+    upstream.offer("/simple/", list(&["foo", "secret-one", "acme-two"]));
+    let index = mirror_of(fresh_for_long(), &upstream, json!({"policy_cooldown_days": 1}));
     index.stage("alice/base", json!({}));
     index.upload("alice/base", "secret_one-1.0.zip", &sdist("one"));
     let config = json!({"bases": ["alice/base", "alice/up"], "base_pins": ["acme-*=alice/base"]});

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use record::Digest;
 use tempfile::TempDir;
+use testbed::S3;
 
 use crate::asking::each;
 use crate::client::Client;
 use crate::process::{Done, Process, larder};
 use crate::server::ROOT_PASSWORD;
-use crate::store::{article_request, try_exchange};
-use crate::wait_until;
+use crate::store::article_request;
 
 /// Damage to a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,20 +37,32 @@ pub(super) fn body(number: u32) -> String {
     format!("article {number}\n").repeat(40)
 }
 
-/// A directory with a store in `data`, another one in `other`, and `files` copies of the first.
+/// A directory with a store in `data`, another one in `other`, and copies of the first. The blobs are in each store's directory,
+/// or in a bucket, at a prefix of its name.
 pub(super) struct Stores {
     pub(super) directory: Arc<TempDir>,
+    bucket: Option<(&'static S3, String)>,
 }
 
 impl Stores {
     pub(super) fn new() -> Stores {
-        let stores = Stores { directory: Arc::new(tempfile::tempdir().expect("a directory")) };
+        Stores::filled(None)
+    }
+
+    /// None, and a line that says so, where there is no object store.
+    pub(super) fn in_bucket() -> Option<Stores> {
+        let s3 = S3::shared()?;
+        Some(Stores::filled(Some((s3, s3.make_bucket()))))
+    }
+
+    fn filled(bucket: Option<(&'static S3, String)>) -> Stores {
+        let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+        let stores = Stores { directory, bucket };
         for (data, first) in [("data", 0), ("other", 100)] {
-            let init = ["init", "--data-dir", data, "--root-password", ROOT_PASSWORD];
-            stores.run(&init).check(0, "");
+            stores.run_on(data, &["init", "--root-password", ROOT_PASSWORD]).check(0, "");
             let mut process = stores.start(data);
             for number in first..first + ARTICLES {
-                assert_eq!(write(&process.client, number), 201);
+                assert_eq!(write(&process.client, number), 201, "{}", process.log());
             }
             process.stop();
         }
@@ -61,40 +73,75 @@ impl Stores {
         self.directory.path().join(name)
     }
 
+    /// What is damaged of a store: its directory, or the one in which the gateway keeps the objects of its prefix.
+    pub(super) fn root(&self, data: &str) -> PathBuf {
+        match &self.bucket {
+            Some((s3, bucket)) => s3.path(bucket).join(data),
+            None => self.path(data),
+        }
+    }
+
     /// A copy of `data` of another name.
     pub(super) fn copy(&self, name: &str) -> PathBuf {
         copy(&self.path("data"), &self.path(name));
-        self.path(name)
+        if self.bucket.is_some() {
+            copy(&self.root("data"), &self.root(name));
+        }
+        self.root(name)
+    }
+
+    pub(super) fn remove(&self, data: &str) {
+        fs::remove_dir_all(self.path(data)).expect("it is ours");
+        // The prefix may be gone already.
+        let _ = fs::remove_dir_all(self.root(data));
+        let _ = fs::remove_dir_all(aside(&self.root(data)));
+    }
+
+    /// The arguments that name the blobs of a store.
+    fn blobs(&self, data: &str) -> Vec<String> {
+        let location = self.bucket.iter().map(|(_, bucket)| format!("s3://{bucket}/{data}"));
+        location.flat_map(|location| ["--blobs".to_owned(), location]).collect()
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        self.bucket.iter().flat_map(|(s3, _)| s3.variables()).collect()
     }
 
     pub(super) fn start(&self, data: &str) -> Process {
-        Process::start_in(self.directory.clone(), data, &["--aur-enabled=false"])
+        let blobs = self.blobs(data);
+        let blobs = blobs.iter().map(String::as_str);
+        let arguments: Vec<&str> = ["--aur-enabled=false"].into_iter().chain(blobs).collect();
+        Process::start_with(self.directory.clone(), data, &arguments, &self.variables())
     }
 
     pub(super) fn run(&self, arguments: &[&str]) -> Done {
-        Done::of(larder(self.directory.path()).args(arguments), "")
+        let mut child = larder(self.directory.path());
+        Done::of(child.args(arguments).envs(self.variables()), "")
+    }
+
+    pub(super) fn run_on(&self, data: &str, command: &[&str]) -> Done {
+        let mut child = larder(self.directory.path());
+        child.args(command).args(["--data-dir", data]).args(self.blobs(data));
+        Done::of(child.envs(self.variables()), "")
     }
 
     /// Starts a server that must refuse to.
     #[track_caller]
     pub(super) fn refused(&self, data: &str) -> Done {
-        let arguments =
-            ["serve", "--data-dir", data, "--aur-enabled=false", "--listen", "127.0.0.1:0"];
         let mut child = larder(self.directory.path());
-        child.args(arguments).stdout(std::process::Stdio::piped());
-        let mut child = child.stderr(std::process::Stdio::piped()).spawn().expect("it starts");
-        wait_until("the start to be refused", || child.try_wait().expect("a child").is_some());
-        let done = Done::from(child.wait_with_output().expect("it has ended"));
-        done.check(1, "");
-        done
+        child.args(SERVE).args(["--data-dir", data]).args(self.blobs(data));
+        Done::in_time(child.envs(self.variables()))
     }
 
     #[track_caller]
     pub(super) fn check_unswept(&self, data: &str, what: &str, refused: &[u32]) {
-        let sweep = ["sweep", "--data-dir", data, "--force", "--grace", "0"];
-        check_unswept(&self.path(data), what, refused, || self.run(&sweep));
+        let sweep = ["sweep", "--force", "--grace", "0"];
+        check_unswept(&self.root(data), what, refused, || self.run_on(data, &sweep));
     }
 }
+
+/// A command that must not go on.
+pub(super) const SERVE: [&str; 4] = ["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
 
 /// Checks that this sweep, even a forced one, deletes no blobs below `place` but those of refused writes.
 #[track_caller]
@@ -137,7 +184,7 @@ pub(super) fn copy(from: &Path, to: &Path) {
 
 pub(super) fn write(client: &Client, number: u32) -> u16 {
     let request = article_request(&format!("a/{number}-x"), 0, body(number).as_bytes());
-    try_exchange(client, &request).expect("an answer").0
+    client.exchange(&request, false).status
 }
 
 /// The files of blobs below a directory, wherever they are now.
@@ -174,9 +221,9 @@ pub(super) fn aside(path: &Path) -> PathBuf {
 }
 
 pub(super) fn harm(path: &Path, stranger: &Path, harm: Harm) {
+    let open = || fs::File::options().write(true).open(path).expect("a file");
     let overwrite = |bytes: &[u8]| {
-        let file = fs::File::options().write(true).open(path).expect("a file");
-        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).expect("a write");
+        std::os::unix::fs::FileExt::write_all_at(&open(), bytes, 0).expect("a write");
     };
     let size = fs::metadata(path).expect("it is there").len();
     match (harm, path.is_dir()) {
@@ -186,24 +233,12 @@ pub(super) fn harm(path: &Path, stranger: &Path, harm: Harm) {
             fs::remove_dir_all(path).expect("removed");
             fs::create_dir(path).expect("made");
         }
-        (Emptied, false) => {
-            fs::File::options().write(true).open(path).expect("a file").set_len(0).expect("cut")
-        }
-        (Halved, _) => fs::File::options()
-            .write(true)
-            .open(path)
-            .expect("a file")
-            .set_len(size / 2)
-            .expect("cut"),
+        (Emptied, false) => open().set_len(0).expect("cut"),
+        (Halved, _) => open().set_len(size / 2).expect("cut"),
         (Garbage, _) => overwrite(&vec![b'#'; size as usize]),
         (StrangerInPlace, _) => {
             let bytes = fs::read(stranger).expect("another store's");
-            fs::File::options()
-                .write(true)
-                .open(path)
-                .expect("a file")
-                .set_len(bytes.len() as u64)
-                .expect("cut");
+            open().set_len(bytes.len() as u64).expect("cut");
             overwrite(&bytes);
         }
         (Away, _) => fs::rename(path, aside(path)).expect("renamed"),

@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use testbed::Postgres;
 
+use super::harm::SERVE;
 use super::{blobs, body, check_articles, check_unswept, copy, write, writes_of};
 use crate::asking::{Says as _, each};
 use crate::process::{Done, Process, larder};
@@ -117,17 +117,13 @@ impl Databases {
     fn run(&self, name: &str, command: &[&str]) -> Done {
         let mut child = larder(self.directory.path());
         child.args(command).args(["--data-dir", name, "--database", &self.postgres.url_of(name)]);
-        let mut child =
-            child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        wait_until("the end", || child.try_wait().expect("a child").is_some());
-        child.wait_with_output().expect("it has ended").into()
+        Done::in_time(&mut child)
     }
 
     /// A server must refuse to start, and say this.
     #[track_caller]
     fn check_refused(&self, name: &str, says: &str) {
-        let serve = ["serve", "--aur-enabled=false", "--listen", "127.0.0.1:0"];
-        self.run(name, &serve).check(1, says).said().lacks("panicked");
+        self.run(name, &SERVE).check(1, says).said().lacks("panicked");
     }
 
     #[track_caller]

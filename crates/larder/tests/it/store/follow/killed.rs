@@ -28,7 +28,7 @@ fn each_is_killed_in_turn_and_all_show_what_was_acknowledged() {
             let writing = scope.spawn(|| {
                 for base in 0..30 + round {
                     let request = article_request(&name, base, format!("{base}").as_bytes());
-                    match try_exchange(&client, &request) {
+                    match client.try_exchange(&request) {
                         Some((201, _)) => written.store(base + 1, SeqCst),
                         Some((_, text)) => panic!("{text}"),
                         None => return,

@@ -38,8 +38,7 @@ fn start() -> Primary {
     root.put("/team/shared", json!({"acl_read": ["copier"]})).expect(200);
     let secret = Wheel::new("plantedproject", "1.0", b"planted-bytes".repeat(9), 3);
     for (stage, wheel) in [("team/planted-index", &secret), ("team/shared", &shared())] {
-        let (status, text) = try_exchange(client, &wheel.request(stage)).expect("an answer");
-        assert_eq!(status, 200, "{text}");
+        wheel.upload(client, stage);
     }
     // A file says which indexes it came through.
     for (from, to) in [("team/shared", "team/planted-index"), ("team/planted-index", "team/dev")] {

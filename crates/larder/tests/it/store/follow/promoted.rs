@@ -51,7 +51,7 @@ fn promote_amid_cuts(round: usize) {
                 let text = format!("text {at}");
                 let request = article_request(&format!("load/n{at}"), 0, text.as_bytes());
                 // A killed server gives no answer, or a part of one.
-                let Some((status, answer)) = try_exchange(&client, &request) else { return };
+                let Some((status, answer)) = client.try_exchange(&request) else { return };
                 assert_eq!(status, 201, "{answer}");
                 let Some(serial) = serial_in(&answer) else { return };
                 acknowledged.lock().expect("no panic").push(serial);

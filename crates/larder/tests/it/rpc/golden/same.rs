@@ -1,4 +1,4 @@
-//! When an answer of ours is the same as one of aurweb. The tests over HTTP in `crates/larder` use this file, too.
+//! When an answer of ours is the same as one of aurweb.
 
 use serde_json::Value;
 
