@@ -50,7 +50,7 @@ pub use attachment::{
     ATTACHMENT_CHANGES_MAX, ATTACHMENTS_KIND, Attachment, AttachmentAct, AttachmentChange,
     Attachments, attachments_key,
 };
-pub use attachment_name::{AttachmentName, AttachmentNameError, SentAs};
+pub use attachment_name::{AttachmentName, AttachmentNameError, Disposition};
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
 pub use front_matter::{FrontMatter, front_matter, tag};
@@ -66,6 +66,6 @@ pub use snapshot::{Applied, ListQuery, Page, Snapshot, article_of_record};
 pub use tag::RevisionTag;
 pub use text_index::TextIndex;
 pub use write::{
-    Act, Announced, Change, Checked, Limits, RENAMED_RECORDS_MAX, Redirect, Stale, WriteError,
-    resolve_base,
+    AnnouncedText, Change, CheckedWrite, Limits, RENAMED_RECORDS_MAX, Redirect, StaleWrite,
+    WriteAction, WriteError, resolve_base,
 };

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::writer::Writer;
 
-pub use self::pending::Pending;
+pub use self::pending::PendingEntries;
 
 /// Entries that wait to be written.
 const QUEUE_MAX: usize = 4096;

@@ -87,7 +87,7 @@ pub(crate) fn write_all(
 }
 
 /// What the packages of one base share.
-struct Shared<'a> {
+struct BaseFacts<'a> {
     base: &'a Base,
     ecosystem: &'static Ecosystem,
     stem: &'a str,
@@ -119,7 +119,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn draw_base(&mut self, position: usize) -> Shared<'a> {
+    fn draw_base(&mut self, position: usize) -> BaseFacts<'a> {
         let base = &self.catalogue.bases[position];
         let ecosystem = &ECOSYSTEMS[usize::from(base.ecosystem)];
         let stem =
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
             .in_1000(flag_share)
             .then(|| last_modified + self.random.below_wide(LAST_CHANGE - last_modified + 1));
         let votes = self.votes();
-        Shared {
+        BaseFacts {
             base,
             ecosystem,
             stem,
@@ -322,7 +322,7 @@ impl<'a> Writer<'a> {
         names
     }
 
-    fn write_package(&mut self, shared: &Shared<'_>, package: u32) {
+    fn write_package(&mut self, shared: &BaseFacts<'_>, package: u32) {
         let catalogue = self.catalogue;
         let name = catalogue.names.get(package);
         let base = catalogue.names.get(shared.base.name);
@@ -356,7 +356,7 @@ impl<'a> Writer<'a> {
         self.line.push('}');
     }
 
-    fn package_description(&mut self, shared: &Shared<'_>, name: &str) -> Option<String> {
+    fn package_description(&mut self, shared: &BaseFacts<'_>, name: &str) -> Option<String> {
         // These are spread evenly, but never on a package whose name contains the word already.
         let due =
             u64::from(self.attested) * u64::from(self.packages) / u64::from(self.attesting.max(1));
@@ -379,7 +379,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn write_lists(&mut self, shared: &Shared<'_>, name: &str) {
+    fn write_lists(&mut self, shared: &BaseFacts<'_>, name: &str) {
         let variant = usize::from(shared.base.variant);
         let depends = self.depends(shared, name);
         let make_depends = self.make_depends(shared, name);

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use article::{
-    Act, ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
-    Revision, Snapshot, of_name,
+    ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
+    Revision, Snapshot, WriteAction, of_name,
 };
 use bytes::Bytes;
 use config::Config;
@@ -304,7 +304,7 @@ fn write(
             author: import.author.clone(),
             comment: import.comment.clone(),
             at: Timestamp::now(),
-            act: Act::Put(arrived.content.clone()),
+            act: WriteAction::Put(arrived.content.clone()),
         };
         match change.check(articles, limits) {
             Ok(checked) => {

@@ -1,7 +1,8 @@
 //! Articles: written, deleted, restored and renamed.
 
 use article::{
-    Act, Announced, ArticleName, Change, Content, ContentType, Revision, WriteError, resolve_base,
+    AnnouncedText, ArticleName, Change, Content, ContentType, Revision, WriteAction, WriteError,
+    resolve_base,
 };
 use record::Digest;
 
@@ -58,7 +59,7 @@ fn write(
     basis: &Basis,
     (name, base): (&ArticleName, &Base),
     comment: &str,
-    act: Act,
+    act: WriteAction,
 ) -> Result<Decided<Written>, Refusal> {
     check_article_writer(basis, name)?;
     let base = base.resolve(basis, name)?;
@@ -100,7 +101,7 @@ impl Operation for AnnounceText {
         check_article_writer(basis, name)?;
         let (articles, author) = (&basis.stored.articles, author(basis));
         let base = base.resolve(basis, name)?;
-        let announced = Announced { name, base, author: &author, comment };
+        let announced = AnnouncedText { name, base, author: &author, comment };
         announced.check(articles, &basis.rules.article_limits)?;
         let content = articles.revision(name, base).and_then(|facts| facts.content());
         let base_type = content.map(|content| content.content_type.clone());
@@ -128,7 +129,7 @@ impl Operation for WriteArticle {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
         let WriteArticle { name, base, content, comment } = self;
-        write(basis, (name, base), comment, Act::Put(content.clone()))
+        write(basis, (name, base), comment, WriteAction::Put(content.clone()))
     }
 }
 
@@ -149,7 +150,7 @@ impl Operation for DeleteArticle {
     type Outcome = Written;
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
-        write(basis, (&self.name, &self.base), &self.comment, Act::Delete)
+        write(basis, (&self.name, &self.base), &self.comment, WriteAction::Delete)
     }
 }
 
@@ -173,7 +174,7 @@ impl Operation for RestoreArticle {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
         let RestoreArticle { name, base, from, comment } = self;
-        let restored = write(basis, (name, base), comment, Act::Restore(Some(*from)))?;
+        let restored = write(basis, (name, base), comment, WriteAction::Restore(Some(*from)))?;
         Ok(restored.naming(OldBlobs::Needed))
     }
 }
@@ -203,7 +204,7 @@ impl Operation for RenameArticle {
             check_article_writer(basis, name)?;
             check_article_reader(basis, name)?;
         }
-        let renamed = write(basis, (name, base), comment, Act::Rename(to.clone()))?;
+        let renamed = write(basis, (name, base), comment, WriteAction::Rename(to.clone()))?;
         Ok(renamed.naming(OldBlobs::Kept))
     }
 }

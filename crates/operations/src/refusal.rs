@@ -1,7 +1,7 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, LastLink, LinkError, LinkedLogInError, MintError, UserName};
+use account::{Forbidden, LastLink, LinkError, LinkedLogInError, MintError, Restriction, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, ConfigError, PublisherError, StageName};
 use record::Digest;
@@ -52,7 +52,7 @@ pub struct Denied {
     /// What the sender is called; `None` if anonymous.
     pub by: Option<String>,
     /// What the sender's token lacks, if that is the cause.
-    pub lack: Option<Lack>,
+    pub lack: Option<Restriction>,
     /// Otherwise: the list that the sender is not on, or who may.
     pub otherwise: String,
 }

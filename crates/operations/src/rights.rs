@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use account::{Lack, Object, Portion, Principal, Scope};
+use account::{Object, Portion, Principal, Restriction, Scope};
 use article::ArticleName;
 use pypi::{
     ChangeError, Directory, FileLookup, ProjectName, Stage, StageConfig, StageName, may_own,
@@ -82,7 +82,7 @@ fn denied(
 }
 
 /// The refusal of a token that lacks a right which its user has.
-pub(crate) fn lacking(principal: &Principal, right: Right, lack: Lack) -> Refusal {
+pub(crate) fn lacking(principal: &Principal, right: Right, lack: Restriction) -> Refusal {
     let (by, otherwise) = (principal.called(), String::new());
     Refusal::Denied(Box::new(Denied { right, by, lack: Some(lack), otherwise }))
 }
@@ -283,7 +283,7 @@ pub fn check_administrator(
 
 /// The refusal of a token that may only add files, if a file with this name has other contents.
 pub(crate) fn no_replacing(principal: &Principal, filename: &str) -> Refusal {
-    let lack = Lack::Scope(Scope::PythonAdmin);
+    let lack = Restriction::Scope(Scope::PythonAdmin);
     lacking(principal, Right::Replace(filename.to_owned()), lack)
 }
 

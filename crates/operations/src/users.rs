@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use account::change::{self, NoUser};
 use account::{
-    Forbidden, GroupName, Lack, Object, PasswordHash, Principal, ProfileEdit, Scope, User,
+    Forbidden, GroupName, Object, PasswordHash, Principal, ProfileEdit, Restriction, Scope, User,
     UserName, UserPolicy,
 };
 use pypi::change::stage;
@@ -21,7 +21,7 @@ pub fn forbidden(basis: &Basis, error: Forbidden) -> Refusal {
     Refusal::Denied(Box::new(Denied { right: Right::User(error), by, lack, otherwise }))
 }
 
-fn lack(basis: &Basis) -> Option<Lack> {
+fn lack(basis: &Basis) -> Option<Restriction> {
     basis.principal().lack(Scope::UserAdmin, Object::Server)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Portion, Principal, ProfileEdit, ProvedIdentity,
+    AuthMethod, CiIdentity, Identity, IssuerKind, Portion, Principal, ProfileEdit, ProvedIdentity,
     Scope, Scopes, TokenText, User, UserName,
 };
 use article::{Condition, Content, Revision};
@@ -172,7 +172,7 @@ impl World {
 
     /// The sender, proved in this state.
     fn sender(&self, who: Who) -> Sender {
-        self.proved(who, Means::Machine, Scopes::ALL)
+        self.proved(who, AuthMethod::Machine, Scopes::ALL)
     }
 
     /// The same, by a token with these scopes.
@@ -181,10 +181,10 @@ impl World {
         let secret = [self.stored.serial.0 as u8; 32];
         let made = self.carry_out(&CreateToken { token: token(user, scopes), secret });
         let (_, token) = made.expect("a token");
-        self.proved(who, Means::Token(token.id), scopes)
+        self.proved(who, AuthMethod::Token(token.id), scopes)
     }
 
-    fn proved(&self, who: Who, means: Means, scopes: Scopes) -> Sender {
+    fn proved(&self, who: Who, means: AuthMethod, scopes: Scopes) -> Sender {
         let proved = match who.name() {
             None if who == Publisher => {
                 let token = self.stored.accounts.upload_tokens().next().expect("a token");

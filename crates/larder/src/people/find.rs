@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
-use article::text_index::Piece;
+use article::text_index::SnippetPart;
 use article::{Article, ArticleName, ListQuery};
 use askama::Template;
 use axum::response::Response;
@@ -76,7 +76,7 @@ struct Item {
     /// A warning for the reader.
     warning: &'static str,
     /// The part of its text where the words are.
-    snippet: Vec<Piece>,
+    snippet: Vec<SnippetPart>,
 }
 
 #[derive(Template)]

@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use account::{Means, Object, Portion, Principal, Scope, UserName};
+use account::{AuthMethod, Object, Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -253,7 +253,7 @@ async fn follower(app: &App, head: &Parts) -> Result<(Principal, Extent), HttpEr
 }
 
 fn may_follow(principal: &Principal) -> Result<Extent, HttpError> {
-    let is_token = principal.identity().is_some_and(|it| matches!(it.means, Means::Token(_)));
+    let is_token = principal.identity().is_some_and(|it| matches!(it.means, AuthMethod::Token(_)));
     if is_token && principal.is_administrator(Scope::ServerFollow, Object::Server) {
         return Ok(Extent::Everything);
     }

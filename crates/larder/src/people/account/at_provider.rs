@@ -6,7 +6,7 @@
 //! The server keeps nothing of a log-in that has not come back. Each provider has a path of its own to come back to, so that an
 //! answer of one is never taken for that of another. Who cannot be logged in gets the form for passwords, with the reason above it.
 
-use account::{PENDING_LOG_IN_SECONDS, PendingLogIn, Principal, Shown};
+use account::{OidcValue, PENDING_LOG_IN_SECONDS, PendingLogIn, Principal};
 use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -77,8 +77,8 @@ async fn begun(
     };
     let stored = auth::stored(app)?;
     let secret = stored.accounts.login_secret().ok_or_else(no_secret)?;
-    let [state, nonce, verifier] =
-        [Shown::State, Shown::Nonce, Shown::Verifier].map(|what| secret.shown(&pending, what));
+    let [state, nonce, verifier] = [OidcValue::State, OidcValue::Nonce, OidcValue::Verifier]
+        .map(|what| secret.shown(&pending, what));
     let uri = redirect_uri(app, head, provider);
     let url = provider.authorization_url(&uri, &state, &nonce, &verifier).await;
     let url = url.map_err(|refused| Failure::of(provider, &refused))?;
@@ -174,7 +174,7 @@ async fn verify(
     let pending = pending.filter(|pending| {
         !is_twice
             && pending.provider == provider.settings().name
-            && secret.has_shown(pending, Shown::State, state.unwrap_or_default())
+            && secret.has_shown(pending, OidcValue::State, state.unwrap_or_default())
     });
     let title = &provider.settings().title;
     let Some(pending) = pending else {
@@ -192,8 +192,8 @@ async fn verify(
         let logged = Some(format!("the provider answers {error} {about}"));
         return Err(Failure { status: StatusCode::FORBIDDEN, text, logged });
     }
-    let verifier = secret.shown(pending, Shown::Verifier);
-    let nonce = secret.shown(pending, Shown::Nonce);
+    let verifier = secret.shown(pending, OidcValue::Verifier);
+    let nonce = secret.shown(pending, OidcValue::Nonce);
     let uri = redirect_uri(app, head, provider);
     let code = code.unwrap_or_default();
     let answer = Answer { code, redirect_uri: &uri, verifier: &verifier, nonce: &nonce };

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
-use markup::{Format, Options, Rendered};
+use markup::{Format, Options, RenderedText};
 use operations::articles::{Base, DeleteArticle};
 use record::{Digest, Serial};
 
@@ -57,7 +57,7 @@ struct EditPage<'a> {
     comment: &'a str,
     types: Vec<Choice<'a>>,
     problem: String,
-    preview: Option<Arc<Rendered>>,
+    preview: Option<Arc<RenderedText>>,
     conflict: Option<Conflict>,
     /// The name that the article has now, with its path.
     renamed: Option<(String, String)>,
@@ -162,7 +162,7 @@ pub(crate) async fn show_edit(
 #[derive(Default)]
 struct Outcome {
     problem: String,
-    preview: Option<Arc<Rendered>>,
+    preview: Option<Arc<RenderedText>>,
     conflict: Option<Conflict>,
 }
 
@@ -244,7 +244,7 @@ impl Editing<'_> {
         &self,
         principal: &Principal,
         draft: &Draft,
-    ) -> Result<Arc<Rendered>, HttpError> {
+    ) -> Result<Arc<RenderedText>, HttpError> {
         let stored = auth::stored(self.app)?;
         let shown = Reading { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();

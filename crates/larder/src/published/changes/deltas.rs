@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
-use aur::delta::Trouble;
+use aur::delta::DeltaError;
 use bytes::Bytes;
 use resources::turns::Share;
 use sha2::{Digest, Sha256};
@@ -151,7 +151,7 @@ impl Deltas {
                 let body = compressed.write(Vec::new(), |out| delta.write(out))?;
                 Some(MadeDelta { to: delta.head.to, body: body.into() })
             }
-            Ok(None) | Err(Trouble::TooMuch) => None,
+            Ok(None) | Err(DeltaError::TooMuch) => None,
             // Another dump was kept meanwhile.
             Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
             Err(trouble) => {
