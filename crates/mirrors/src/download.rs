@@ -18,7 +18,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{Place, Standing, UpstreamFile, link_of, projects_of};
+use pypi::upstream::{Freshness, MirrorPath, UpstreamFile, link_of, projects_of};
 use tokio::sync::watch;
 
 use super::disk::{EntryFile, Head, Key};
@@ -81,7 +81,7 @@ impl Mirrors {
     pub async fn file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: Place<'_>,
+        place: MirrorPath<'_>,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
         // A file that is here needs no upstream, unless a newer page names another digest, or none.
@@ -266,7 +266,7 @@ impl Mirrors {
     async fn compared(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: &Place<'_>,
+        place: &MirrorPath<'_>,
         held: &Head,
     ) -> Match {
         for project in projects_of(place.filename()) {
@@ -277,7 +277,7 @@ impl Mirrors {
             let order = found.and_then(|(file, is_metadata)| Order::of(mirror, file, is_metadata));
             let Some(order) = order else { continue };
             // Without a digest, it needs a page that counts.
-            let is_expired = self.standing(mirror, &known) == Standing::Expired;
+            let is_expired = self.standing(mirror, &known) == Freshness::Expired;
             return match order.on_page_of(known.confirmed_at()) {
                 order if order.has_no_digest() && is_expired => Match::Unconfirmed,
                 order => order.compared(held),
@@ -291,7 +291,7 @@ impl Mirrors {
     async fn order(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: &Place<'_>,
+        place: &MirrorPath<'_>,
     ) -> Result<Option<Order>, UpstreamError> {
         let mut trouble = None;
         for project in projects_of(place.filename()) {

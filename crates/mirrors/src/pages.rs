@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
+use pypi::upstream::{Freshness, UpstreamNames, UpstreamPage, standing};
 use resources::turns::Turn;
 
 use self::answer::{Answer, UpstreamAnswer};
@@ -273,7 +273,7 @@ impl Mirrors {
         }
         let fresh = |subject: Subject| {
             let known = self.in_memory(mirror, &subject)?;
-            (self.standing(mirror, &known) == Standing::Fresh).then_some(known)
+            (self.standing(mirror, &known) == Freshness::Fresh).then_some(known)
         };
         if !mirror.has_no_list {
             let is_listed = fresh(Subject::List)?.names()?.contains(name.as_str());
@@ -395,8 +395,8 @@ impl Mirrors {
         let fresh = |known: Arc<CachedPage>| PageLookup { known, stale: None, trouble: None };
         let standing = old.as_ref().map(|old| self.standing(mirror, old));
         match (&old, standing) {
-            (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
-            (Some(old), Some(Standing::Aging)) if !is_forced => {
+            (Some(old), Some(Freshness::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
+            (Some(old), Some(Freshness::Aging)) if !is_forced => {
                 // No request waits for it. If it is refused, the next request tries again.
                 _ = self.ask(mirror, subject, Some(old.clone()), false);
                 return Ok(fresh(old.clone()));
@@ -428,7 +428,7 @@ impl Mirrors {
                 // The server that this one follows could not have it confirmed in time.
                 let is_late = self.ahead.get().is_some()
                     && !mirror.expiry.is_zero()
-                    && self.standing(mirror, &known) == Standing::Expired;
+                    && self.standing(mirror, &known) == Freshness::Expired;
                 Ok(PageLookup { stale: is_late.then_some(Stale::Late), ..fresh(known) })
             }
             // The switch was thrown while the request waited.
@@ -466,14 +466,14 @@ impl Mirrors {
             // If another process knows it, that is in memory before upstream is asked.
             let brought = self.shared.as_ref().and_then(|_| self.in_memory(mirror, subject));
             let is_stale =
-                |known: Arc<CachedPage>| self.standing(mirror, &known) == Standing::Expired;
+                |known: Arc<CachedPage>| self.standing(mirror, &known) == Freshness::Expired;
             if has_old || brought.is_some_and(is_stale) {
                 return Err(UpstreamError::new("it has not answered in time"));
             }
         }
     }
 
-    pub(super) fn standing(&self, mirror: &Mirror, known: &CachedPage) -> Standing {
+    pub(super) fn standing(&self, mirror: &Mirror, known: &CachedPage) -> Freshness {
         standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
     }
 
@@ -488,7 +488,7 @@ impl Mirrors {
         let landed = || {
             let known = self.in_memory(mirror, &subject)?;
             let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
-            let is_fresh = self.standing(mirror, &known) == Standing::Fresh;
+            let is_fresh = self.standing(mirror, &known) == Freshness::Fresh;
             // A forced request takes an answer that has arrived since it looked.
             (!is_same && (is_fresh || is_forced)).then_some(Some(Ok(known)))
         };
@@ -512,7 +512,7 @@ impl Mirrors {
         if old.is_none()
             && let Some(known) = self.take_shared_page(mirror, subject).await
         {
-            let is_fresh = self.standing(mirror, &known) != Standing::Expired;
+            let is_fresh = self.standing(mirror, &known) != Freshness::Expired;
             if is_fresh && !is_forced || self.may_be_asked(mirror).is_err() {
                 return Ok(known);
             }

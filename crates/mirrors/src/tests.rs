@@ -283,7 +283,7 @@ async fn what_comes_from_a_primary_is_read_as_from_upstream() {
     let absent = mirrors.project(&mirror, &bar, false).await.expect("an answer").known;
     assert!(absent.page().is_none());
     let path = ["u.example".to_owned(), "foo-1.zip".to_owned()];
-    let place = pypi::upstream::Place::of_upstream(&path).expect("a place");
+    let place = pypi::upstream::MirrorPath::of_upstream(&path).expect("a place");
     for wrong in [b"contents".as_slice(), b"CONTENT"] {
         say((200, wrong));
         assert!(mirrors.file(&mirror, place, false).await.is_err());

@@ -3,7 +3,7 @@
 use account::UserName;
 use audit::{Entry, Event};
 use jiff::Timestamp;
-use pypi::policy::{Excepted, Exception, RuleName, Warned};
+use pypi::policy::{Exception, FileWarning, GrantedException, RuleName};
 use pypi::upstream::UpstreamFile;
 use pypi::{Judge, Policy, ProjectName, ReleaseFile, Stage, StageName};
 use record::Digest;
@@ -66,11 +66,12 @@ impl Noter<'_> {
             Given::Upstreams(file) => judge.upstreams(file),
         };
         let (what, mut entries) = (candidate.filename, Vec::new());
-        if let Some(Warned { stage, rule, reason }) = judge.warning(holder.name(), &candidate) {
+        if let Some(FileWarning { stage, rule, reason }) = judge.warning(holder.name(), &candidate)
+        {
             entries.push(self.entry(Event::Warned, &stage, what, Some(rule), reason));
         }
         match judge.exception(holder.name(), &candidate) {
-            Some(Excepted { stage, rule, exception }) => {
+            Some(GrantedException { stage, rule, exception }) => {
                 entries.push(self.entry(Event::Excepted, &stage, what, Some(rule), exception));
             }
             None if self.notes_served => {

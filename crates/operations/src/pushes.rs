@@ -7,7 +7,7 @@ use pypi::change::push::{
     Approval, ApprovedFile, Push, PushAction, PushContent, PushSource, approve, push, replaced,
     replaced_by_approval,
 };
-use pypi::index_log::{Deed, What};
+use pypi::index_log::{Deed, DeedKind};
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Judge, ProjectName, Stage, StageName, StatusMarker};
 use record::Digest;
@@ -51,7 +51,7 @@ impl Order {
 
     /// What the target's log says of it.
     fn deed(&self, project: &ProjectName) -> Deed {
-        Deed::of(What::Pushed, project).version(&self.version).from(&self.source)
+        Deed::of(DeedKind::Pushed, project).version(&self.version).from(&self.source)
     }
 
     /// The source, and the target if a token that may only add files must not replace one there.
@@ -99,7 +99,7 @@ pub fn check_withheld(
     }
 }
 
-fn withheld(filename: &str, refused: pypi::Refused) -> Refusal {
+fn withheld(filename: &str, refused: pypi::FileRefusal) -> Refusal {
     Refusal::Withheld { what: filename.to_owned(), refused: Box::new(refused) }
 }
 
@@ -211,7 +211,7 @@ pub fn check_withheld_upstream<'page>(
 ) -> Result<(), Refusal> {
     let quarantine = match &page.status {
         Some((StatusMarker::Quarantined, reason)) => {
-            Some(pypi::Refused::by_upstream(mirror.name(), reason.as_deref()))
+            Some(pypi::FileRefusal::by_upstream(mirror.name(), reason.as_deref()))
         }
         _ => None,
     };

@@ -30,7 +30,7 @@ pub enum Refusal {
         /// The file.
         what: String,
         /// The policy's reason.
-        refused: Box<pypi::Refused>,
+        refused: Box<pypi::FileRefusal>,
     },
     /// The store did not take it, or cannot say whether it did.
     #[error("{0}")]

@@ -36,7 +36,7 @@ use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
 use operations::users::{ChangeUser, CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
 use operations::{Basis, Name, Operation, Refusal, Rules, Sender};
 use pypi::change::push::PushContent;
-use pypi::change::remove::Extent;
+use pypi::change::remove::RemovalExtent;
 use pypi::change::retention::RetentionRule;
 use pypi::upstream::UpstreamPage;
 use pypi::{ConfigEdit, FileRole, Filename, ProjectName, StageName, Version};
@@ -408,7 +408,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             of!(PythonAdmin, OWN_OR_LISTED, wish)
         }
         Name::DeleteProject => {
-            let (project, extent) = (project(), Extent::Contents);
+            let (project, extent) = (project(), RemovalExtent::Contents);
             let wish = DeleteProject { stage: dev, project, extent, force: false };
             of!(PythonAdmin, OWN_OR_LISTED, wish)
         }

@@ -51,13 +51,13 @@ pub struct AttestationError(String);
 struct Attestation<'text> {
     version: u64,
     #[serde(borrow)]
-    verification_material: Material<'text>,
+    verification_material: VerificationMaterial<'text>,
     #[serde(borrow)]
     envelope: Envelope<'text>,
 }
 
 #[derive(Deserialize)]
-struct Material<'text> {
+struct VerificationMaterial<'text> {
     #[serde(borrow)]
     certificate: std::borrow::Cow<'text, str>,
     #[serde(borrow)]
@@ -236,7 +236,8 @@ fn check(attestation: &str, filename: &str, sha256: &Digest) -> Result<(), Strin
     if attestation.version != 1 {
         return Err(format!("its version is {}, 1 was expected", attestation.version));
     }
-    let Material { certificate, transparency_entries } = attestation.verification_material;
+    let VerificationMaterial { certificate, transparency_entries } =
+        attestation.verification_material;
     let Envelope { statement, signature } = attestation.envelope;
     for (name, text) in [("certificate", &certificate), ("signature", &signature)] {
         if text.is_empty() || STANDARD.decode(text.as_bytes()).is_err() {

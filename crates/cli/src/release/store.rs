@@ -4,8 +4,8 @@ use config::Config;
 use operations::pushes::{Order, PushRelease};
 use operations::releases::{DeleteProject, DeleteRelease, YankRelease};
 use pypi::change::push::PushContent;
-use pypi::change::remove::Extent;
-use pypi::index_log::{IndexLog, What};
+use pypi::change::remove::RemovalExtent;
+use pypi::index_log::{DeedKind, IndexLog};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
@@ -53,8 +53,8 @@ pub(super) async fn run(
                 }
                 None => {
                     let extent = match releases_name {
-                        true => Extent::ContentsAndName,
-                        false => Extent::Contents,
+                        true => RemovalExtent::ContentsAndName,
+                        false => RemovalExtent::Contents,
                     };
                     let deleting = DeleteProject { stage, project, extent, force };
                     directory.carry_out(&deleting).await?;
@@ -130,7 +130,7 @@ fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Ro
             version: version.to_owned(),
             files: files.map(file).collect(),
             yanked_by: log.and_then(|log| {
-                let line = log.last(What::Yanked, name, Some(version))?;
+                let line = log.last(DeedKind::Yanked, name, Some(version))?;
                 Some(YankedBy {
                     who: line.by.user().map(str::to_owned),
                     at: accounts::shown(line.at),

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, VARY};
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use pypi::upstream::Place;
+use pypi::upstream::MirrorPath;
 
 use super::survived;
 use crate::app::App;
@@ -170,10 +170,12 @@ async fn dispatch(
         Python::DownloadFile => Box::pin(files::download_file(ask, stage, file)).await,
         // Files without a digest belong to mirrors.
         Python::FindExternalFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_external(&file.names))).await
+            Box::pin(files::mirrored::find(ask, stage, file, MirrorPath::of_external(&file.names)))
+                .await
         }
         Python::FindUpstreamFile => {
-            Box::pin(files::mirrored::find(ask, stage, file, Place::of_upstream(&file.names))).await
+            Box::pin(files::mirrored::find(ask, stage, file, MirrorPath::of_upstream(&file.names)))
+                .await
         }
         Python::AddToxResult => Box::pin(files::add_tox_result(ask, stage, file, body)).await,
         Python::DeleteFile => Box::pin(files::delete_file(ask, stage, file)).await,

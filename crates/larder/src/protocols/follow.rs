@@ -24,7 +24,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::Place as UpstreamPlace;
+use pypi::upstream::MirrorPath as UpstreamPlace;
 use record::{Digest, Serial};
 use resources::turns::blocking;
 use store::blobs::Verdict;

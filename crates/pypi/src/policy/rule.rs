@@ -45,11 +45,11 @@ pub struct NamePattern {
 
 /// The files that a rule means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule(Meant);
+pub struct Rule(RuleTarget);
 
 /// The projects that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named<'rule> {
+pub(super) enum RuleSubject<'rule> {
     /// The one with this name.
     Project(&'rule str),
     /// Projects whose names begin so.
@@ -59,7 +59,7 @@ pub(super) enum Named<'rule> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Meant {
+enum RuleTarget {
     /// The file with this name.
     File(Box<str>),
     Files {
@@ -178,30 +178,30 @@ impl Rule {
     pub(super) fn may_match(&self, project: &ProjectName) -> bool {
         match &self.0 {
             // A file's name begins with its project's.
-            Meant::File(filename) => normalized(filename).starts_with(project.as_str()),
-            Meant::Files { name, .. } => name.matches(project),
+            RuleTarget::File(filename) => normalized(filename).starts_with(project.as_str()),
+            RuleTarget::Files { name, .. } => name.matches(project),
         }
     }
 
     /// The projects that it is about.
-    pub(super) fn named(&self) -> Named<'_> {
+    pub(super) fn named(&self) -> RuleSubject<'_> {
         match &self.0 {
-            Meant::File(filename) => Named::File(normalized(filename)),
-            Meant::Files { name, .. } if name.is_prefix => Named::Start(&name.start),
-            Meant::Files { name, .. } => Named::Project(&name.start),
+            RuleTarget::File(filename) => RuleSubject::File(normalized(filename)),
+            RuleTarget::Files { name, .. } if name.is_prefix => RuleSubject::Start(&name.start),
+            RuleTarget::Files { name, .. } => RuleSubject::Project(&name.start),
         }
     }
 
     /// Whether it means all files of a project.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.0, Meant::Files { versions: None, kind: None, .. })
+        matches!(self.0, RuleTarget::Files { versions: None, kind: None, .. })
     }
 
     /// Whether it means this file. `unknown` is the answer for a version that cannot be compared.
     pub(super) fn matches(&self, file: &Candidate<'_>, unknown: bool) -> bool {
         match &self.0 {
-            Meant::File(filename) => **filename == *file.filename,
-            Meant::Files { name, versions, kind } => {
+            RuleTarget::File(filename) => **filename == *file.filename,
+            RuleTarget::Files { name, versions, kind } => {
                 name.matches(file.project)
                     && kind.is_none_or(|kind| kind == Kind::of(file.kind()))
                     && versions.as_ref().is_none_or(|versions| {
@@ -230,7 +230,7 @@ impl FromStr for Rule {
             && let Ok(filename) = Filename::parse(text)
             && is_file(&filename)
         {
-            return Ok(Rule(Meant::File(text.into())));
+            return Ok(Rule(RuleTarget::File(text.into())));
         }
         let (rest, kind) = match text.rsplit_once('@') {
             Some((rest, wanted)) => {
@@ -256,15 +256,15 @@ impl FromStr for Rule {
                 ))
             })?),
         };
-        Ok(Rule(Meant::Files { name, versions, kind }))
+        Ok(Rule(RuleTarget::Files { name, versions, kind }))
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Meant::File(filename) => formatter.write_str(filename),
-            Meant::Files { name, versions, kind } => {
+            RuleTarget::File(filename) => formatter.write_str(filename),
+            RuleTarget::Files { name, versions, kind } => {
                 write!(formatter, "{name}")?;
                 for (position, versions) in versions.iter().flat_map(|it| it.iter()).enumerate() {
                     let comma = if position == 0 { "" } else { "," };

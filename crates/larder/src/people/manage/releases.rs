@@ -11,7 +11,7 @@ use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, SetProjectStatus, YankFile, YankRelease,
 };
 use pypi::change::push::{PushContent, PushOrder, PushOrderError, PushTarget};
-use pypi::change::remove::Extent;
+use pypi::change::remove::RemovalExtent;
 use pypi::change::yank;
 use pypi::policy::{shown_versions, shows_any};
 use pypi::{
@@ -363,7 +363,7 @@ async fn change(
     // Nothing else is left of the project.
     if fields.one("do")? == "release-name" {
         named.stage(&stored, principal)?;
-        let releasing = DeleteProject { stage, project, extent: Extent::Name, force: true };
+        let releasing = DeleteProject { stage, project, extent: RemovalExtent::Name, force: true };
         return Ok((remove(app, head, posted, &releasing).await.into(), "The name is released."));
     }
     // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
@@ -420,8 +420,8 @@ async fn change(
         }
         "remove-project" => {
             let extent = match fields.maybe("release_name")? {
-                Some(_) => Extent::ContentsAndName,
-                None => Extent::Contents,
+                Some(_) => RemovalExtent::ContentsAndName,
+                None => RemovalExtent::Contents,
             };
             let deleting = DeleteProject { stage, project: project.clone(), extent, force };
             let typed = (project.as_str(), "To remove the project, type its name");

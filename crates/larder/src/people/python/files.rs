@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use pypi::{
-    FileRole, Judge, ProjectName, ProjectView, Refused as PolicyRefused, RefusedFiles, ReleaseFile,
-    ResolutionOrder, VersionView,
+    FileRefusal as PolicyRefused, FileRole, Judge, ProjectName, ProjectView, RefusedFiles,
+    ReleaseFile, ResolutionOrder, VersionView,
 };
 
 use crate::front::error::HttpError;

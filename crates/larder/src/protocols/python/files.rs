@@ -19,7 +19,7 @@ use operations::uploads::AddToxResult;
 use pypi::attestation::PROVENANCE_TYPE;
 use pypi::devpi::FileMeta;
 use pypi::{
-    ChangeError, FileLookup, FileRole, Refused as PolicyRefused, ReleaseFile, ResolutionOrder,
+    ChangeError, FileLookup, FileRefusal as PolicyRefused, FileRole, ReleaseFile, ResolutionOrder,
     Stage,
 };
 use record::Digest;
@@ -114,7 +114,7 @@ pub(crate) async fn download_file(
             if let Some(response) = inherited(ask, stage, path).await? {
                 return Ok(response);
             }
-            let answer = match pypi::upstream::Place::of_digest(&path.names) {
+            let answer = match pypi::upstream::MirrorPath::of_digest(&path.names) {
                 Some(place) => mirrored::answered(ask, stage, place).await?,
                 None => none()?,
             };

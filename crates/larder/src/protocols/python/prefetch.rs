@@ -20,7 +20,7 @@ use mirrors::prefetch::{self, Index, Offered, Pieces};
 use operations::rights::{self, check_keeper, may_keep};
 use operations::{Basis, Right, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
-use pypi::upstream::Place;
+use pypi::upstream::MirrorPath;
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
@@ -375,10 +375,10 @@ impl OwnIndex {
         let (stage, file) = (route.stage.as_str(), &route.file);
         let found = match route.place.endpoint(&Method::GET) {
             Some(Endpoint::FindUpstreamFile) => {
-                files::mirrored::find(&ask, stage, file, Place::of_upstream(&file.names)).await
+                files::mirrored::find(&ask, stage, file, MirrorPath::of_upstream(&file.names)).await
             }
             Some(Endpoint::FindExternalFile) => {
-                files::mirrored::find(&ask, stage, file, Place::of_external(&file.names)).await
+                files::mirrored::find(&ask, stage, file, MirrorPath::of_external(&file.names)).await
             }
             _ => files::download_file(&ask, stage, file).await,
         };

@@ -17,9 +17,9 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use operations::releases::{DeleteProject, DeleteRelease};
 use operations::rights::{About, remover};
-use pypi::change::remove::Extent;
+use pypi::change::remove::RemovalExtent;
 use pypi::devpi::{self, View};
-use pypi::policy::Hidden;
+use pypi::policy::HiddenFiles;
 use pypi::{Judge, ProjectName, RefusedFiles, ResolutionOrder, VersionView};
 use resources::turns::Turn;
 use serde_json::Value;
@@ -160,7 +160,7 @@ fn said(shown: Option<&RefusedFiles<'_>>) -> String {
     shown.map(|shown| sentences(shown.hidden())).unwrap_or_default()
 }
 
-fn sentences(hidden: &Hidden) -> String {
+fn sentences(hidden: &HiddenFiles) -> String {
     hidden.sentences().collect::<Vec<_>>().join("; ")
 }
 
@@ -358,7 +358,7 @@ pub(crate) async fn delete_project(
     let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
     let text = match extent {
-        Extent::Name => format!("the name {project} is released from stage {stage}"),
+        RemovalExtent::Name => format!("the name {project} is released from stage {stage}"),
         _ => format!("project {project} deleted from stage {stage}"),
     };
     ask.carry_out(&DeleteProject { stage, project, extent, force }).await?;
@@ -366,11 +366,11 @@ pub(crate) async fn delete_project(
 }
 
 /// Whether the name of a project is released with it, or alone.
-fn extent(ask: &Ask) -> Result<Extent, Refused> {
+fn extent(ask: &Ask) -> Result<RemovalExtent, Refused> {
     match ask.parameter("release_name").as_deref() {
-        None | Some("0" | "no" | "false") => Ok(Extent::Contents),
-        Some("" | "1" | "yes" | "true") => Ok(Extent::ContentsAndName),
-        Some("only") => Ok(Extent::Name),
+        None | Some("0" | "no" | "false") => Ok(RemovalExtent::Contents),
+        Some("" | "1" | "yes" | "true") => Ok(RemovalExtent::ContentsAndName),
+        Some("only") => Ok(RemovalExtent::Name),
         Some(other) => {
             let expected =
                 "1 was expected to release the name, `only` to release nothing else, or 0";

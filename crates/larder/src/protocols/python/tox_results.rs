@@ -11,7 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
-use pypi::{FileRole, Part, ReleaseFile, VersionView};
+use pypi::{FileRole, ProjectPart, ReleaseFile, VersionView};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -131,7 +131,7 @@ struct Line<'a> {
 /// The results of a file, newest first; of one name, if one is wanted.
 async fn read<'snapshot>(
     ask: &Ask,
-    part: &Part<'snapshot>,
+    part: &ProjectPart<'snapshot>,
     filename: &str,
     wanted: Option<&str>,
 ) -> Result<Vec<ToxResult<'snapshot>>, HttpError> {

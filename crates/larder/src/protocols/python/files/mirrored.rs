@@ -10,7 +10,7 @@ use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION}
 use http::{HeaderValue, Method, StatusCode};
 use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 use net::{FileRange, Pieces};
-use pypi::upstream::{Place, UpstreamFile, projects_of};
+use pypi::upstream::{MirrorPath, UpstreamFile, projects_of};
 use pypi::{Filename, ProjectName, ResolutionOrder, Stage, Version};
 
 use super::{content_type, downloaded, insert_headers};
@@ -36,7 +36,7 @@ pub(crate) async fn find(
     ask: &Ask,
     stage: &str,
     path: &FilePath,
-    place: Option<Place<'_>>,
+    place: Option<MirrorPath<'_>>,
 ) -> Result<Response, Refused> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
     admit_to_file(ask, stage, About::File(path.place())).await?;
@@ -50,7 +50,7 @@ pub(crate) async fn find(
 pub(crate) async fn for_follower(
     ask: &Ask,
     mirror: &Stage,
-    place: Place<'_>,
+    place: MirrorPath<'_>,
 ) -> Result<Response, HttpError> {
     given(ask, mirror, &Wished::At(place), false).await
 }
@@ -59,7 +59,7 @@ pub(crate) async fn for_follower(
 pub(super) async fn answered(
     ask: &Ask,
     stage: &Stage,
-    place: Place<'_>,
+    place: MirrorPath<'_>,
 ) -> Result<Response, HttpError> {
     if !stage.config().is_mirror() {
         return inherited(ask, stage, place).await;
@@ -88,7 +88,7 @@ fn none(ask: &Ask) -> Response {
 
 /// The file of a mirror among the bases, as pages of a stage with a policy link it. It asks upstream only what the stage's
 /// pages would ask, too.
-async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Response, HttpError> {
+async fn inherited(ask: &Ask, stage: &Stage, place: MirrorPath<'_>) -> Result<Response, HttpError> {
     let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
     let Some(order) = order.filter(|order| order.has_mirror()) else { return Ok(none(ask)) };
     let mut trouble = None;
@@ -153,7 +153,7 @@ struct JudgedFile {
 /// The file to send.
 enum Wished<'path> {
     /// Upstream's file at this place.
-    At(Place<'path>),
+    At(MirrorPath<'path>),
     /// This judged file.
     Judged(JudgedFile),
 }
@@ -185,7 +185,7 @@ async fn listed(
     asked: &Stage,
     holder: &Stage,
     project: &ProjectName,
-    place: &Place<'_>,
+    place: &MirrorPath<'_>,
 ) -> Result<FileVerdict, HttpError> {
     let mirrors = &ask.app.python.mirrors;
     let Some(mirror) = mirrors.of(holder) else { return Ok(FileVerdict::Absent) };

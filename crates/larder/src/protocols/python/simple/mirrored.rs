@@ -11,8 +11,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
 use pypi::{
-    FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
-    Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
+    Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName, RenderedPage,
+    ResolutionOrder, Stage, StageName, UpstreamProject, merged_list, merged_page, of_one_project,
 };
 use resources::turns::Turn;
 use state::stored::Stored;
@@ -145,7 +145,7 @@ pub(super) async fn page(
     if is_absolute {
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
         let made = tokio::task::block_in_place(|| {
-            let Rendered { reply, last_serial, .. } = render(Links::Absolute(ask.root_url()))?;
+            let RenderedPage { reply, last_serial, .. } = render(Links::Absolute(ask.root_url()))?;
             Some((respond_now(reply, StatusCode::OK, &conditions), last_serial))
         });
         let Some((mut response, last_serial)) = made else { return missing() };
@@ -213,7 +213,7 @@ fn rendered(
     heard: &[Heard<'_>],
     blocked: &[&StageName],
     links: Links<'_>,
-) -> Option<Rendered> {
+) -> Option<RenderedPage> {
     let Some(project) = project else {
         let lists: Vec<_> = heard
             .iter()
@@ -222,9 +222,9 @@ fn rendered(
         return Some(merged_list(order, &lists, form, links, Timestamp::now()));
     };
     let own = order.project(project.as_str());
-    let upstream: Vec<FromUpstream<'_>> = heard
+    let upstream: Vec<UpstreamProject<'_>> = heard
         .iter()
-        .filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }))
+        .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }))
         .collect();
     if own.is_none() && upstream.is_empty() {
         return None;
@@ -344,8 +344,8 @@ pub(crate) fn keep_one_project(
     heard: &mut Vec<Heard<'_>>,
 ) {
     let upstream = heard.iter();
-    let upstream =
-        upstream.filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }));
+    let upstream = upstream
+        .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }));
     let (_, apart) = of_one_project(order, project, upstream.collect());
     let apart: Vec<StageName> = apart.into_iter().cloned().collect();
     heard.retain(|(mirror, _)| !apart.contains(mirror.name()));
@@ -370,7 +370,7 @@ pub(crate) async fn mirrors_of_one_project<'order>(
         // Its files may be many, and the next mirror may take long.
         pages.extend(page.map(|page| (stage, page.outline())));
     }
-    let upstream = pages.iter().map(|(mirror, page)| FromUpstream { mirror, page }).collect();
+    let upstream = pages.iter().map(|(mirror, page)| UpstreamProject { mirror, page }).collect();
     let (_, apart) = of_one_project(order, project, upstream);
     let stages = pages.iter().map(|(stage, _)| *stage);
     Ok(stages.filter(|stage| !apart.contains(&stage.name())).collect())
