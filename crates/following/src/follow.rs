@@ -485,14 +485,14 @@ impl Noting {
 #[cfg(test)]
 mod tests {
     use futures_util::StreamExt as _;
-    use store::records::{PageSize, Place};
+    use store::records::{PagePosition, PageSize};
 
     use super::*;
     use crate::testing::{Answering, IDENTITY, commit, frames, hello, records, until};
 
     /// A connection on which so many frames come, in pages of 100 records.
     async fn connection(source: &Records, taker: &Taker, frames_max: usize) -> Session {
-        let mut place = Place::after(taker.asks_after());
+        let mut place = PagePosition::after(taker.asks_after());
         let mut frames = Vec::new();
         loop {
             let size = PageSize { records_max: 100, bytes_max: 1 << 20 };

@@ -5,7 +5,7 @@ use account::{Forbidden, LastLink, LinkError, LinkedLogInError, MintError, Restr
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, ConfigError, PublisherError, StageName};
 use record::Digest;
-use state::release_metadata::TooLong;
+use state::release_metadata::MetadataTooLong;
 use state::stored::WriteFailure;
 use store::BlobError;
 
@@ -139,7 +139,7 @@ pub enum Rule {
     NoRetention,
     /// The metadata of a release is larger than readers take.
     #[error(transparent)]
-    Metadata(#[from] TooLong),
+    Metadata(#[from] MetadataTooLong),
     /// Of users.
     #[error(transparent)]
     CreateUser(#[from] CreateUserError),

@@ -27,8 +27,8 @@ use pypi::ProjectName;
 use pypi::upstream::MirrorPath as UpstreamPlace;
 use record::{Digest, Serial};
 use resources::turns::blocking;
-use store::blobs::Verdict;
-use store::records::{PageSize, Place as RecordPlace};
+use store::blobs::BlobVerdict;
+use store::records::{PagePosition as RecordPlace, PageSize};
 use store::{BlobError, ReadError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -157,7 +157,7 @@ pub(crate) async fn read_blob(
     let Some(blob) = blob else {
         // The follower has its digest from a record, unless that was deleted since.
         if state::named_blobs::is_named(&app.store.records, digest).await.unwrap_or(false) {
-            app.store.blobs.note(digest, Verdict::Missing);
+            app.store.blobs.note(digest, BlobVerdict::Missing);
         }
         return Err(absent());
     };

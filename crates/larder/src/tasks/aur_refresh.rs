@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::{Changes, DumpError, DumpLimits, Snapshot};
-use source::{Arrival, KeptDump, KeptDumpFile, News, Source, SourceError, SourceSpec, Update};
+use source::{
+    Arrival, KeptDump, KeptDumpFile, Source, SourceError, SourceNews, SourceSpec, Update,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -191,8 +193,8 @@ impl Refresh {
     /// Asks the source, and publishes what it has. True if a new snapshot is served.
     async fn look(&mut self, source: &mut Source, is_wished: bool) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
-            Ok(Some(News::Dump(arrival))) => arrival,
-            Ok(Some(News::Changes(update))) => return self.take_changes(source, update),
+            Ok(Some(SourceNews::Dump(arrival))) => arrival,
+            Ok(Some(SourceNews::Changes(update))) => return self.take_changes(source, update),
             Ok(None) => {
                 // No news while there is trouble is trouble.
                 match source.error().map(str::to_owned) {

@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use record::Digest;
 use state::maintenance::{self, ReadRecords, SweepPlan};
 use store::blobs::FailureKind;
-use store::records::{PageSize, Place};
+use store::records::{PagePosition, PageSize};
 use store::{BlobError, BlobStore, DatabaseLocation};
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +123,7 @@ async fn follow_blobs(app: &App, link: &Link) {
     }
     let records = &app.store.records;
     let retry = Pace::default().max;
-    let mut place = Place::default();
+    let mut place = PagePosition::default();
     let mut lacking = Lacking::default();
     loop {
         let page = match records.page_after(&place, PAGE).await {
@@ -172,7 +172,7 @@ struct Lacking {
     count: usize,
     last: Option<Digest>,
     /// Where the first page begins that names one.
-    from: Option<Place>,
+    from: Option<PagePosition>,
     /// How often all were tried again.
     rounds: u32,
     tried_at: Option<Instant>,
@@ -181,7 +181,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn note(&mut self, missing: Vec<Digest>, place: &Place) {
+    fn note(&mut self, missing: Vec<Digest>, place: &PagePosition) {
         let Some(last) = missing.last() else { return };
         self.count += missing.len();
         self.last = Some(*last);

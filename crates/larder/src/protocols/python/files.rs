@@ -24,7 +24,7 @@ use pypi::{
 };
 use record::Digest;
 use serde::de::IgnoredAny;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
@@ -369,7 +369,7 @@ async fn send(
             None => Some(blobs.open_blob(digest).await.map_err(unreadable)?),
         };
         let missing = || {
-            blobs.note(digest, Verdict::Missing);
+            blobs.note(digest, BlobVerdict::Missing);
             HttpError::lost("file")
         };
         let source = match (small, blob) {

@@ -380,7 +380,7 @@ fn head<'stored>(
     })
 }
 
-/// The number of a head among the [`Heads`](state::stored::Heads) of a state: those with the same number are equal.
+/// The number of a head among the [`Heads`](state::stored::AnswerHeads) of a state: those with the same number are equal.
 fn kind_of_head(wanted: &NegotiatedForm, sent_in: Option<Encoding>, is_public: bool) -> usize {
     let form = match (wanted.form, wanted.varies_by_agent) {
         (PageForm::Json, _) => 0,
@@ -405,7 +405,7 @@ mod tests {
     use std::collections::HashSet;
 
     use config::Config;
-    use state::stored::Heads;
+    use state::stored::AnswerHeads;
 
     use super::*;
 
@@ -435,7 +435,11 @@ mod tests {
                 assert_eq!(head.contains_key(CONTENT_SECURITY_POLICY), has_policy);
             }
         }
-        assert_eq!(kinds.len(), Heads::KINDS, "each has a number of its own, and none is left");
-        assert!(kinds.iter().all(|kind| *kind < Heads::KINDS), "{kinds:?}");
+        assert_eq!(
+            kinds.len(),
+            AnswerHeads::KINDS,
+            "each has a number of its own, and none is left"
+        );
+        assert!(kinds.iter().all(|kind| *kind < AnswerHeads::KINDS), "{kinds:?}");
     }
 }
