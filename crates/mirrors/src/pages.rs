@@ -21,7 +21,7 @@ use resources::turns::Turn;
 
 use self::answer::{Answer, UpstreamAnswer};
 pub use self::follower::FollowerPage;
-use super::disk::Head;
+use super::disk::EntryHead;
 use super::flights::{FetchResult, Flight, landed};
 use super::shared::{FetchedEntry, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
@@ -79,14 +79,14 @@ pub struct PageLookup {
     /// The page or the list.
     pub known: Arc<CachedPage>,
     /// Why it may be out of date, if it may.
-    pub stale: Option<Stale>,
+    pub stale: Option<StaleReason>,
     /// Why upstream has not confirmed it, in words.
     pub trouble: Option<UpstreamError>,
 }
 
 /// Why a page was not confirmed. Of several reasons, the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stale {
+pub enum StaleReason {
     /// Upstream could not confirm it in time.
     Late,
     /// Upstream is not asked.
@@ -429,13 +429,13 @@ impl Mirrors {
                 let is_late = self.ahead.get().is_some()
                     && !mirror.expiry.is_zero()
                     && self.standing(mirror, &known) == Freshness::Expired;
-                Ok(PageLookup { stale: is_late.then_some(Stale::Late), ..fresh(known) })
+                Ok(PageLookup { stale: is_late.then_some(StaleReason::Late), ..fresh(known) })
             }
             // The switch was thrown while the request waited.
             (Err(trouble), Some(known)) if trouble.is_offline => Ok(self.offline(mirror, known)),
             (Err(trouble), Some(known)) => {
                 self.counters.stale.fetch_add(1, Relaxed);
-                Ok(PageLookup { known, stale: Some(Stale::Late), trouble: Some(trouble) })
+                Ok(PageLookup { known, stale: Some(StaleReason::Late), trouble: Some(trouble) })
             }
             (Err(trouble), None) => Err(trouble),
         }
@@ -445,7 +445,7 @@ impl Mirrors {
     fn offline(&self, mirror: &Mirror, known: Arc<CachedPage>) -> PageLookup {
         let setting = self.offline_by(mirror).unwrap_or("mirror_offline");
         let trouble = UpstreamError::offline(format!("it is not asked ({setting}=true)"));
-        PageLookup { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
+        PageLookup { known, stale: Some(StaleReason::Offline), trouble: Some(trouble) }
     }
 
     /// The outcome of the request to upstream, unless it is late and something known can be served as stale meanwhile.
@@ -628,7 +628,7 @@ impl Mirrors {
     async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<FetchedEntry> {
         let key = mirror.key(&subject.name());
         let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
-        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
+        let is_wanted = |head: &EntryHead| head.name == name && head.size_bytes <= bytes_max;
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 

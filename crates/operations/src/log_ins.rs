@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use account::{Acl, AclEntry, GroupMap, GroupName, Snapshot, User, UserName, change};
-use ldap::LoggedIn;
+use ldap::DirectoryUser;
 
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
 
@@ -77,7 +77,7 @@ pub struct Identified {
 
 impl Identified {
     /// A log-in that the directory has checked.
-    pub fn by_directory(proof: &LoggedIn) -> Identified {
+    pub fn by_directory(proof: &DirectoryUser) -> Identified {
         let (name, groups) = (proof.name().clone(), proof.groups().cloned());
         Identified { name, groups, by: Elsewhere::Directory }
     }

@@ -3,7 +3,7 @@
 
 use account::{CiIdentity, TokenText, UploadToken, mint};
 use audit::{Entry, Event};
-use issuers::Verified;
+use issuers::VerifiedIdentity;
 use pypi::{Mismatch, Publisher, Stage, StageConfig, StageName};
 
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
@@ -13,7 +13,7 @@ use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
 #[derive(Clone, Debug)]
 pub struct MintUploadToken {
     /// Who asks, as the issuer has signed it.
-    pub verified: Verified,
+    pub verified: VerifiedIdentity,
     /// Random bytes.
     pub secret: [u8; 32],
 }

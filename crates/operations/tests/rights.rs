@@ -11,9 +11,9 @@ use account::{
 };
 use article::{Condition, Content, Revision};
 use config::Config;
-use issuers::{Verified, VerifiedLogIn};
+use issuers::{VerifiedIdentity, VerifiedLogIn};
 use jiff::Timestamp;
-use ldap::LoggedIn;
+use ldap::DirectoryUser;
 use net::ClientAddress;
 use operations::articles::{
     AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
@@ -219,7 +219,7 @@ fn mint(number: u8) -> MintUploadToken {
     let issuer = "https://ci.example".to_owned();
     let identity = CiIdentity { issuer, kind: IssuerKind::Github, claims: claims.into() };
     let (proof, ends_at) = (Digest::of(&[number]), Timestamp::now());
-    let verified = Verified::without_checking(identity, proof, ends_at);
+    let verified = VerifiedIdentity::without_checking(identity, proof, ends_at);
     MintUploadToken { verified, secret: [number; 32] }
 }
 
@@ -358,7 +358,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         Name::MintUploadToken => (case(name, mint(2)), None, &Who::ALL),
         // The directory's word is the proof.
         Name::NoteLogIn => {
-            let proof = LoggedIn::without_checking(owner(), None);
+            let proof = DirectoryUser::without_checking(owner(), None);
             let user = Identified::by_directory(&proof);
             (case(name, NoteLogIn { user }), None, &Who::ALL)
         }
@@ -632,7 +632,8 @@ fn an_identity_without_publisher_gets_nothing() {
     let MintUploadToken { verified, secret } = mint(3);
     let mut identity = verified.identity().clone();
     identity.claims.insert("repository_id".to_owned(), "8".to_owned());
-    let verified = Verified::without_checking(identity, verified.proof(), verified.ends_at());
+    let verified =
+        VerifiedIdentity::without_checking(identity, verified.proof(), verified.ends_at());
     let basis = world.basis(world.sender(Anonymous));
     let refusal = MintUploadToken { verified, secret }.decide(&basis).expect_err("nobody names it");
     let text = refusal.to_string();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use mirrors::prefetch::Fetched;
+use mirrors::prefetch::FetchCounts;
 use pypi::StageName;
 use tokio_util::sync::CancellationToken;
 
@@ -59,7 +59,7 @@ pub(crate) struct Progress {
     /// Releases that were looked at.
     pub(crate) releases: usize,
     /// What was fetched of these releases.
-    pub(crate) fetched: Fetched,
+    pub(crate) fetched: FetchCounts,
     /// What was not fetched, and why, in the order in which it happened.
     pub(crate) problems: Vec<String>,
     /// Problems that are not kept.
@@ -147,7 +147,7 @@ impl Prefetch {
     }
 
     /// Notes what became of a release.
-    pub(crate) fn note(&self, fetched: Fetched, problems: Vec<String>) {
+    pub(crate) fn note(&self, fetched: FetchCounts, problems: Vec<String>) {
         let mut progress = lock(&self.progress);
         progress.releases += 1;
         progress.fetched += fetched;
@@ -199,7 +199,7 @@ mod tests {
         }
         assert_eq!(lock(&all.last).len(), REMEMBERED_MAX);
         let problems = vec!["é".repeat(2 * PROBLEM_CHARS_MAX); PROBLEMS_MAX + 2];
-        running.note(Fetched::default(), problems);
+        running.note(FetchCounts::default(), problems);
         let progress = running.progress();
         assert_eq!((progress.problems.len(), progress.problems_left_out), (PROBLEMS_MAX, 2));
         assert_eq!(progress.problems[0].chars().count(), PROBLEM_CHARS_MAX + 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
 use mirrors::Mirrors;
-use resources::turns::{Share, Turns};
+use resources::turns::{ThreadShare, Turns};
 use state::clocks::Clocks;
 use store::Store;
 
@@ -48,9 +48,9 @@ pub struct Python {
     /// How test results ended.
     pub(crate) tox_outcomes: ToxOutcomes,
     /// Turns to make simple pages of projects.
-    pub(crate) making_pages: Share,
+    pub(crate) making_pages: ThreadShare,
     /// Turns to make simple pages with all projects of a stage.
-    pub(crate) making_lists: Share,
+    pub(crate) making_lists: ThreadShare,
     /// What policies refused, and let pass.
     pub(crate) audit: Arc<Audit>,
 }
@@ -88,8 +88,8 @@ impl Python {
             documentation: OpenZips::default(),
             archives: Archives::new(cores),
             tox_outcomes: ToxOutcomes::default(),
-            making_pages: Share::new(cores.max(2), PAGES_WAITING_MAX),
-            making_lists: Share::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
+            making_pages: ThreadShare::new(cores.max(2), PAGES_WAITING_MAX),
+            making_lists: ThreadShare::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
             audit: Arc::new(audit),
         })
     }

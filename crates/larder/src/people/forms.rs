@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
 use percent_encoding::percent_decode;
 use record::Serial;
-use resources::bodies::Held;
+use resources::bodies::HeldMemory;
 
 use crate::app::App;
 use crate::front::auth::{self, Cookie, session};
@@ -44,7 +44,7 @@ const NEXT_BYTES_MAX: usize = 2_000;
 pub(crate) struct Fields {
     pairs: Vec<(String, String)>,
     /// The memory that they take.
-    _held: Option<Held>,
+    _held: Option<HeldMemory>,
 }
 
 impl Fields {

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use issuers::Refused;
+use issuers::TokenRefusal;
 use jiff::Timestamp;
 use operations::publishing::{MintUploadToken, Minted};
 use operations::{Refusal, Rule, carry_out};
@@ -84,15 +84,15 @@ impl From<HttpError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<TokenRefusal> for Failure {
+    fn from(refused: TokenRefusal) -> Failure {
         match &refused {
-            Refused::Invalid(_)
-            | Refused::UnknownIssuer(_)
-            | Refused::Answer(_)
-            | Refused::NotAdmitted(_) => Failure::new("invalid-token", refused.to_string()),
+            TokenRefusal::Invalid(_)
+            | TokenRefusal::UnknownIssuer(_)
+            | TokenRefusal::Answer(_)
+            | TokenRefusal::NotAdmitted(_) => Failure::new("invalid-token", refused.to_string()),
             // Why keys cannot be fetched is for the operator, in the log.
-            Refused::Unavailable { issuer, retry_after_seconds, .. } => Failure {
+            TokenRefusal::Unavailable { issuer, retry_after_seconds, .. } => Failure {
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 code: "unavailable",
                 description: format!("the keys of the issuer {issuer} cannot be fetched now"),

@@ -13,7 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use rawzip::FileReader;
 use record::Digest;
-use resources::turns::{Share, Turn};
+use resources::turns::{ThreadShare, Turn};
 use store::BlobStore;
 
 use super::open_zips::{Unopened, copied, local};
@@ -41,8 +41,8 @@ type Looked<T> = Arc<Result<T, String>>;
 pub(crate) struct Archives {
     lists: Cache<Key, Looked<Contents>, Weights>,
     texts: Cache<Key, Looked<Option<MemberText>>, Weights>,
-    share: Share,
-    comparisons: Share,
+    share: ThreadShare,
+    comparisons: ThreadShare,
 }
 
 /// A release file, of this server or of a mirror.
@@ -135,8 +135,8 @@ impl Archives {
         Archives {
             lists: cache(LISTS_BYTES_MAX),
             texts: cache(TEXTS_BYTES_MAX),
-            share: Share::half(cores, 2 * WAITING_MAX),
-            comparisons: Share::new(COMPARED_AT_ONCE, WAITING_MAX),
+            share: ThreadShare::half(cores, 2 * WAITING_MAX),
+            comparisons: ThreadShare::new(COMPARED_AT_ONCE, WAITING_MAX),
         }
     }
 

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use issuers::{Answer, Provider, Refused, VerifiedLogIn};
+use issuers::{Answer, Provider, TokenRefusal, VerifiedLogIn};
 use jiff::{SignedDuration, Timestamp};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::{Refusal, carry_out};
@@ -184,7 +184,7 @@ async fn verify(
         let logged = Some("the state is of another browser or log-in, or too old".to_owned());
         return Err(Failure { status: StatusCode::FORBIDDEN, text, logged });
     };
-    let refused = |refused: Refused| Failure::of(provider, &refused);
+    let refused = |refused: TokenRefusal| Failure::of(provider, &refused);
     provider.check_issuer(issuer).await.map_err(refused)?;
     if let Some(error) = error {
         let [error, about] = [error, about.unwrap_or_default()].map(shown);
@@ -317,26 +317,28 @@ async fn failed(
 }
 
 impl Failure {
-    fn of(provider: &Provider, refused: &Refused) -> Failure {
+    fn of(provider: &Provider, refused: &TokenRefusal) -> Failure {
         let title = &provider.settings().title;
         let (status, text) = match refused {
             // Why it gives no answer is for the operator, in the log.
-            Refused::Unavailable { .. } => (
+            TokenRefusal::Unavailable { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!(
                     "{title} cannot be reached now, or does not answer as it should. Try it again in a minute; a password still works."
                 ),
             ),
-            Refused::NotAdmitted(_) => (
+            TokenRefusal::NotAdmitted(_) => (
                 StatusCode::FORBIDDEN,
                 format!(
                     "{title} knows you, and this server admits only some of those whom it knows."
                 ),
             ),
-            Refused::Invalid(_) | Refused::UnknownIssuer(_) | Refused::Answer(_) => (
-                StatusCode::FORBIDDEN,
-                format!("What {title} says of you is not valid, so it was not used: {refused}"),
-            ),
+            TokenRefusal::Invalid(_) | TokenRefusal::UnknownIssuer(_) | TokenRefusal::Answer(_) => {
+                (
+                    StatusCode::FORBIDDEN,
+                    format!("What {title} says of you is not valid, so it was not used: {refused}"),
+                )
+            }
         };
         Failure { status, text, logged: Some(refused.to_string()) }
     }

@@ -19,7 +19,7 @@ use pypi::{
     of_one_project,
 };
 use record::Digest;
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 
 use super::description::Described;
 use super::downloads::Lately;
@@ -48,7 +48,8 @@ const METADATA_WAIT_MAX: Duration = Duration::from_secs(3);
 const MADE_AT_ONCE: usize = 8;
 const WAITING_MAX: usize = 256;
 
-static MAKING: LazyLock<Share> = LazyLock::new(|| Share::new(MADE_AT_ONCE, WAITING_MAX));
+static MAKING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(MADE_AT_ONCE, WAITING_MAX));
 
 /// The page, or 404 if the upstreams have no such project or version.
 pub(super) async fn show(

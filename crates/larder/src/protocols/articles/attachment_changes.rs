@@ -19,7 +19,7 @@ use operations::attachments::{
     AnnounceAttachment, Changed, FileOfArticle, PutAttachment, RemoveAttachment,
 };
 use operations::{Done, Foreseen, Refusal, Rule, Sender, carry_out};
-use resources::bodies::Holder;
+use resources::bodies::MemoryHolder;
 use store::{BlobError, SpooledBlob};
 
 use super::{reader, write};
@@ -217,7 +217,7 @@ pub(crate) async fn admit(
 /// 413 if there are too many bytes; 503 if there is no memory for them, or the spool cannot be written.
 pub(crate) async fn spooled(
     app: &App,
-    holder: Holder,
+    holder: MemoryHolder,
     pieces: impl Stream<Item = Result<Bytes, HttpError>>,
 ) -> Result<(SpooledBlob, u64), Failed> {
     let limits = app.rules.attachment_limits;

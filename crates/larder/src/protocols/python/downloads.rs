@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::response::Response;
 use http::StatusCode;
 use pypi::{ProjectName, Stage, StageName};
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use serde_json::{Map, Value, json};
 use store::records::{DownloadsError, ProjectDownloads};
 
@@ -36,8 +36,8 @@ pub(crate) const LATELY_DAYS: i64 = 30;
 /// That page does not wait longer for them. They are read nevertheless, for the next reader.
 const LATELY_WAIT_MAX: Duration = Duration::from_millis(250);
 
-static READING: LazyLock<Share> =
-    LazyLock::new(|| Share::new(READING_AT_ONCE, READING_WAITING_MAX));
+static READING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(READING_AT_ONCE, READING_WAITING_MAX));
 
 /// The downloads of a project: from the index that was asked, and from its bases.
 pub(crate) struct Found<'ask> {

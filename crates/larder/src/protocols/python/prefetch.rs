@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use mirrors::Mirror;
-use mirrors::prefetch::{self, Index, Offered, Pieces};
+use mirrors::prefetch::{self, FileStream, Index, IndexFile};
 use operations::rights::{self, check_keeper, may_keep};
 use operations::{Basis, Right, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
@@ -391,7 +391,7 @@ impl OwnIndex {
 }
 
 impl Index for OwnIndex {
-    async fn offered(&self, project: &ProjectName) -> Result<Vec<Offered>, String> {
+    async fn offered(&self, project: &ProjectName) -> Result<Vec<IndexFile>, String> {
         let (principal, stage) = self.still()?;
         if !stage.may_read(&principal, Portion::Project(project.as_str())) {
             return Err(format!("who began it may not read {}", self.stage));
@@ -405,12 +405,12 @@ impl Index for OwnIndex {
         let page = page.ok_or("the upstream has no such project")?;
         let offered = page.files.iter().map(|file| {
             let hashes = file.hashes.iter().map(|(kind, digits)| (&**kind, &**digits));
-            Offered::new(&file.filename, file.link(), hashes)
+            IndexFile::new(&file.filename, file.link(), hashes)
         });
         Ok(offered.collect())
     }
 
-    async fn open(&self, file: &Offered) -> Result<Pieces, String> {
+    async fn open(&self, file: &IndexFile) -> Result<FileStream, String> {
         if self.opened.fetch_add(1, Relaxed) >= FILES_MAX {
             return Err(format!("more than {FILES_MAX} files of one lock are not fetched"));
         }

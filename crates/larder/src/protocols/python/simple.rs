@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use memchr::memchr;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
@@ -295,7 +295,7 @@ async fn page(
 }
 
 /// The turns to make the page of a project, or the list.
-fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app Share {
+fn making<'app>(app: &'app App, project: Option<&ProjectName>) -> &'app ThreadShare {
     if project.is_some() { &app.python.making_pages } else { &app.python.making_lists }
 }
 

@@ -23,7 +23,7 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::Digest;
-use resources::bodies::{Held, Holder};
+use resources::bodies::{HeldMemory, MemoryHolder};
 use state::release_metadata;
 use state::stored::Stored;
 use store::{BlobError, SpooledBlob};
@@ -58,7 +58,7 @@ struct Arrived {
     fields: Vec<(String, String)>,
     content: Option<Content>,
     /// The memory of the fields.
-    _held: Held,
+    _held: HeldMemory,
 }
 
 /// Its file.
@@ -178,8 +178,10 @@ where
 /// Takes the form in: fields into memory, the file into a spool.
 async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived, Refused> {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
-    let holder =
-        who.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
+    let holder = who.map_or_else(
+        || MemoryHolder::Client(client(&ask.app, &ask.head).key()),
+        MemoryHolder::User,
+    );
     let Ok(boundary) = multer::parse_boundary(content_type) else {
         return urlencoded(ask, holder, body).await;
     };
@@ -270,7 +272,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
 }
 
 /// A form without a file.
-async fn urlencoded(ask: &Ask, holder: Holder, body: Body) -> Result<Arrived, Refused> {
+async fn urlencoded(ask: &Ask, holder: MemoryHolder, body: Body) -> Result<Arrived, Refused> {
     let body = body::held(&ask.app, &ask.head.headers, holder, body, FIELD_BYTES_MAX).await?;
     let (bytes, mut held) = body.into_parts();
     held.hold(bytes.len() * COPIES).map_err(HttpError::from)?;

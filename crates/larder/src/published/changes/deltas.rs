@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use aur::Compressed;
 use aur::delta::DeltaError;
 use bytes::Bytes;
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use sha2::{Digest, Sha256};
 use source::KeptDumpFile;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ pub struct Deltas {
     /// Set when no other dump will be kept.
     pub(crate) ended: CancellationToken,
     /// One delta is made at a time.
-    pub(crate) making: Share,
+    pub(crate) making: ThreadShare,
 }
 
 /// A delta that somebody wants.
@@ -88,7 +88,7 @@ impl Deltas {
             made: Mutex::default(),
             ended: CancellationToken::new(),
             is_unkept: AtomicBool::new(false),
-            making: Share::one(WAITING_MAX),
+            making: ThreadShare::one(WAITING_MAX),
         }
     }
 

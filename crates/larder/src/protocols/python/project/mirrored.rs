@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use mirrors::{CachedPage, Stale, Stream};
+use mirrors::{CachedPage, StaleReason, Stream};
 use pypi::policy::HiddenFiles;
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{FileRefusal, Filename, Judge, ProjectName, ResolutionOrder, Stage, Version};
@@ -59,7 +59,7 @@ async fn planned(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
     wanted: Option<&str>,
-) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
+) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<StaleReason>)>, HttpError> {
     let told = project_of(ask, order, project).await?;
     let stale = told.stale;
     if !told.has_page {

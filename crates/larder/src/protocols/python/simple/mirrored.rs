@@ -9,7 +9,9 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, Stale, UpstreamError};
+use mirrors::{
+    CachedPage, FinishedKey, MANY_FILES, PageHandle, PageLookup, StaleReason, UpstreamError,
+};
 use pypi::{
     Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName, RenderedPage,
     ResolutionOrder, Stage, StageName, UpstreamProject, merged_list, merged_page, of_one_project,
@@ -194,11 +196,11 @@ fn with_serial(mut response: Response, serial: Option<u64>) -> Response {
 }
 
 /// The response, marked as not confirmed if it is not.
-pub(crate) fn marked(mut response: Response, stale: Option<Stale>) -> Response {
+pub(crate) fn marked(mut response: Response, stale: Option<StaleReason>) -> Response {
     let warning = match stale {
         None => return response,
-        Some(Stale::Late) => WARNING_STALE,
-        Some(Stale::Offline) => WARNING_OFFLINE,
+        Some(StaleReason::Late) => WARNING_STALE,
+        Some(StaleReason::Offline) => WARNING_OFFLINE,
     };
     response.headers_mut().insert(CACHE_CONTROL, STALE);
     response.headers_mut().insert(WARNING, warning);
@@ -272,7 +274,7 @@ pub(crate) struct Told<'order> {
     files: usize,
     /// Whether one of them has the project.
     pub(crate) has_page: bool,
-    pub(crate) stale: Option<Stale>,
+    pub(crate) stale: Option<StaleReason>,
 }
 
 impl<'order> Told<'order> {
@@ -380,7 +382,7 @@ pub(crate) async fn mirrors_of_one_project<'order>(
 async fn lists_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
-) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
+) -> Result<(Vec<Heard<'order>>, Option<StaleReason>), HttpError> {
     let mirrors = &ask.app.python.mirrors;
     let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors() {
