@@ -120,7 +120,7 @@ async fn fetch_all(
     };
     let client = net::build_client(builder)
         .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
-    let fetching = Fetching { client, index, token };
+    let fetching = Prefetcher { client, index, token };
     let progress = Progress::on_terminal();
     progress.begin_counted("fetching", wanted.len() as u64);
     let (mut total, mut problems) = (FetchCounts::default(), Vec::new());
@@ -136,13 +136,13 @@ async fn fetch_all(
     Ok((total, problems))
 }
 
-struct Fetching {
+struct Prefetcher {
     client: Client,
     index: Url,
     token: Option<String>,
 }
 
-impl Fetching {
+impl Prefetcher {
     async fn get(&self, url: Url) -> Result<reqwest::Response, String> {
         let is_own = url.origin() == self.index.origin();
         let mut request =
@@ -174,7 +174,7 @@ impl Fetching {
     }
 }
 
-impl Index for Fetching {
+impl Index for Prefetcher {
     async fn offered(&self, project: &ProjectName) -> Result<Vec<IndexFile>, String> {
         let page = self.index.join(&format!("{project}/")).map_err(|it| it.to_string())?;
         let body = self.page(page.clone()).await?;

@@ -45,7 +45,7 @@ pub(crate) fn author(basis: &Basis) -> String {
 
 /// A new revision.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenRevision {
     /// The name that the article has now.
     pub name: ArticleName,
     /// Its number.
@@ -60,7 +60,7 @@ fn write(
     (name, base): (&ArticleName, &Base),
     comment: &str,
     act: WriteAction,
-) -> Result<Decided<Written>, Refusal> {
+) -> Result<Decided<WrittenRevision>, Refusal> {
     check_article_writer(basis, name)?;
     let base = base.resolve(basis, name)?;
     let (articles, author) = (&basis.stored.articles, author(basis));
@@ -70,7 +70,7 @@ fn write(
     let latest = articles.latest(&change.name).and_then(|facts| facts.content());
     let replaced = latest.map(|content| content.digest);
     let (name, revision) = (checked.name, checked.revision);
-    Ok(Decided::new(checked.batch, Written { name, revision, replaced }))
+    Ok(Decided::new(checked.batch, WrittenRevision { name, revision, replaced }))
 }
 
 /// Asks whether a text may be written before it has arrived. It writes nothing.
@@ -125,9 +125,9 @@ pub struct WriteArticle {
 impl Operation for WriteArticle {
     const NAME: Name = Name::WriteArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let WriteArticle { name, base, content, comment } = self;
         write(basis, (name, base), comment, WriteAction::Put(content.clone()))
     }
@@ -147,9 +147,9 @@ pub struct DeleteArticle {
 impl Operation for DeleteArticle {
     const NAME: Name = Name::DeleteArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         write(basis, (&self.name, &self.base), &self.comment, WriteAction::Delete)
     }
 }
@@ -170,9 +170,9 @@ pub struct RestoreArticle {
 impl Operation for RestoreArticle {
     const NAME: Name = Name::RestoreArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let RestoreArticle { name, base, from, comment } = self;
         let restored = write(basis, (name, base), comment, WriteAction::Restore(Some(*from)))?;
         Ok(restored.naming(OldBlobs::Needed))
@@ -196,9 +196,9 @@ pub struct RenameArticle {
 impl Operation for RenameArticle {
     const NAME: Name = Name::RenameArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let RenameArticle { name, base, to, comment } = self;
         for name in [name, to] {
             check_article_writer(basis, name)?;

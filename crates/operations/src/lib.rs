@@ -38,6 +38,6 @@ pub use carry_out::{
     carry_out_with,
 };
 pub use name::Name;
-pub use noted::{Given, Noter};
+pub use noted::{Noter, ServedFile};
 pub use refusal::{Denied, Kind, Refusal, Right, Rule};
 pub use rules::Rules;

@@ -55,15 +55,15 @@ impl Noter<'_> {
         asked: &Stage,
         holder: &Stage,
         project: &ProjectName,
-        given: Given<'_>,
+        given: ServedFile<'_>,
     ) -> Vec<Entry> {
         let judge = Judge::between(asked, holder, project, self.now);
         let Some(judge) = judge.filter(|judge| self.notes_served || judge.may_note()) else {
             return Vec::new();
         };
         let candidate = match given {
-            Given::Own(file) => judge.own(file),
-            Given::Upstreams(file) => judge.upstreams(file),
+            ServedFile::Own(file) => judge.own(file),
+            ServedFile::Upstreams(file) => judge.upstreams(file),
         };
         let (what, mut entries) = (candidate.filename, Vec::new());
         if let Some(FileWarning { stage, rule, reason }) = judge.warning(holder.name(), &candidate)
@@ -85,7 +85,7 @@ impl Noter<'_> {
 
 /// A file that is given out.
 #[derive(Clone, Copy, Debug)]
-pub enum Given<'file> {
+pub enum ServedFile<'file> {
     /// Of a stage.
     Own(&'file ReleaseFile),
     /// Of an upstream's page.

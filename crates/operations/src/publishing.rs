@@ -20,7 +20,7 @@ pub struct MintUploadToken {
 
 /// An upload token that was made.
 #[derive(Clone, Debug)]
-pub struct Minted {
+pub struct MintedToken {
     /// Its text.
     pub text: TokenText,
     /// What is stored of it.
@@ -92,9 +92,9 @@ fn publishers(basis: &Basis) -> impl Iterator<Item = (&Stage, &Publisher)> {
 impl Operation for MintUploadToken {
     const NAME: Name = Name::MintUploadToken;
 
-    type Outcome = Minted;
+    type Outcome = MintedToken;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Minted>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<MintedToken>, Refusal> {
         let identity = self.verified.identity();
         let admits = publishers(basis).filter(|(_, publisher)| publisher.admit(identity).is_ok());
         let admits: Vec<(StageName, Publisher)> =
@@ -113,7 +113,7 @@ impl Operation for MintUploadToken {
             };
             admits.iter().map(entry).collect()
         });
-        Ok(Decided::new(batch, Minted { text, token, admits }).noting(noted))
+        Ok(Decided::new(batch, MintedToken { text, token, admits }).noting(noted))
     }
 }
 

@@ -13,8 +13,8 @@ use pypi::{Judge, ProjectName, Stage, StageName, StatusMarker};
 use record::Digest;
 
 use crate::carry_out::OldBlobs;
-use crate::noted::{Given, entries_of_approved};
-use crate::rights::{About, no_replacing, reader, uploader};
+use crate::noted::{ServedFile, entries_of_approved};
+use crate::rights::{IndexPart, no_replacing, reader, uploader};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 
 /// Which release is pushed where.
@@ -63,7 +63,7 @@ impl Order {
         basis: &'basis Basis,
     ) -> Result<(&'basis Arc<Stage>, bool), Refusal> {
         let project = self.project();
-        let about = About::Project(project.as_ref());
+        let about = IndexPart::Project(project.as_ref());
         let source = reader(basis, &self.source, about)?;
         let of_project = about.of(source);
         let target = self.target(basis, of_project.portion())?;
@@ -125,7 +125,9 @@ impl Operation for PushRelease {
         let (stage, project) = (found.stage, found.project_name());
         let entries = basis.noting(|noter| {
             let files = found.release_files(order.content);
-            files.flat_map(|file| noter.given(stage, stage, project, Given::Own(file))).collect()
+            files
+                .flat_map(|file| noter.given(stage, stage, project, ServedFile::Own(file)))
+                .collect()
         });
         let deed = order.deed(project);
         let decided = Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed);
@@ -185,7 +187,7 @@ impl Operation for ApproveRelease {
         let mut entries = basis.noting(|noter| {
             let listed = self.listed();
             listed
-                .flat_map(|file| noter.given(source, source, project, Given::Upstreams(file)))
+                .flat_map(|file| noter.given(source, source, project, ServedFile::Upstreams(file)))
                 .collect()
         });
         if batch.is_some() {

@@ -6,7 +6,7 @@ use pypi::change::yank;
 use pypi::index_log::{Deed, DeedKind};
 use pypi::{Directory, ProjectName, ProjectStatus, StageName};
 
-use crate::rights::{About, check_keeper, remover};
+use crate::rights::{IndexPart, check_keeper, remover};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
 /// A release file, as its URL below `+f` names it.
@@ -19,8 +19,8 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
-    fn about(&self) -> About<'_> {
-        About::File(Some((self.directory, &self.filename)))
+    fn about(&self) -> IndexPart<'_> {
+        IndexPart::File(Some((self.directory, &self.filename)))
     }
 }
 
@@ -62,7 +62,7 @@ impl Operation for YankRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let YankRelease { stage, project, version, reason } = self;
-        remover(basis, stage, About::Project(Some(project)), YankRelease::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), YankRelease::PURPOSE)?;
         let index = &basis.stored.index;
         let reason = reason.as_deref();
         let decision = yank::release(index, stage, project, version, reason)?;
@@ -126,7 +126,7 @@ impl Operation for SetProjectStatus {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let SetProjectStatus { stage, project, status } = self;
-        remover(basis, stage, About::Project(Some(project)), SetProjectStatus::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), SetProjectStatus::PURPOSE)?;
         let index = &basis.stored.index;
         let decision = yank::set_project_status(index, stage, project, status.as_ref())?;
         let ProjectStatus { marker, reason } = status.clone().unwrap_or_default();
@@ -161,7 +161,7 @@ impl Operation for DeleteProject {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteProject { stage, project, extent, force } = self;
-        remover(basis, stage, About::Project(Some(project)), DeleteProject::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), DeleteProject::PURPOSE)?;
         let batch = remove::project(&basis.stored.index, stage, project, *extent, *force)?;
         Ok(Decided::new(batch, ()).logging(stage, Deed::of(DeedKind::Removed, project)))
     }
@@ -192,7 +192,7 @@ impl Operation for DeleteRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteRelease { stage, project, version, force } = self;
-        remover(basis, stage, About::Project(Some(project)), DeleteRelease::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), DeleteRelease::PURPOSE)?;
         let batch = remove::version(&basis.stored.index, stage, project, version, *force)?;
         let version = spelled(basis, stage, project, version);
         let deed = Deed::of(DeedKind::Removed, project).version(&version);

@@ -21,7 +21,7 @@ use operations::articles::{
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
 use operations::imports::ImportRecords;
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
-use operations::log_ins::{Identified, NoteLogIn};
+use operations::log_ins::{ExternalUser, NoteLogIn};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::publishing::MintUploadToken;
 use operations::pushes::{ApproveRelease, Order, PushRelease};
@@ -359,7 +359,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         // The directory's word is the proof.
         Name::NoteLogIn => {
             let proof = DirectoryUser::without_checking(owner(), None);
-            let user = Identified::by_directory(&proof);
+            let user = ExternalUser::by_directory(&proof);
             (case(name, NoteLogIn { user }), None, &Who::ALL)
         }
         // A password proved who opens it; no right is needed to end one that is shown.

@@ -9,7 +9,7 @@ use pypi::index_log::{DeedKind, IndexLog};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
-use super::{Action, CommandResult, File, Row, Target, YankedBy, removed, yanked};
+use super::{Action, CommandResult, File, ReleaseRow, Target, YankedBy, removed, yanked};
 use crate::Exit;
 use crate::directory::{Directory, Purpose};
 use crate::remote::refused;
@@ -113,7 +113,7 @@ fn list(
 }
 
 /// The releases of a project, newest first.
-fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Row> {
+fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<ReleaseRow> {
     let mut versions: Vec<_> =
         project.versions().into_iter().map(|text| (Version::parse(text).ok(), text)).collect();
     versions.sort();
@@ -125,7 +125,7 @@ fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Ro
             uploaded: accounts::shown(file.uploaded_at()),
             yanked: project.yanked(file).map(str::to_owned),
         };
-        Row {
+        ReleaseRow {
             project: name.to_string(),
             version: version.to_owned(),
             files: files.map(file).collect(),

@@ -16,8 +16,8 @@ use account::{AuthMethod, Object, Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use following::frame::{self, End, Frame, Hello, Part, Whole};
-use following::{Held, X_LARDER_PART, generation};
+use following::frame::{self, End, Frame, Hello, PartialCopy, Whole};
+use following::{PartState, X_LARDER_PART, generation};
 use futures_util::{Stream, stream};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
@@ -105,7 +105,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
             part: match extent {
                 Extent::Everything => None,
                 Extent::Part => {
-                    Some(Part { has_open_articles: part::has_open_articles(&app.config) })
+                    Some(PartialCopy { has_open_articles: part::has_open_articles(&app.config) })
                 }
             },
             primary_url: match &app.following {
@@ -267,7 +267,7 @@ fn may_follow(principal: &Principal) -> Result<Extent, HttpError> {
 }
 
 /// What a follower has already of the part that it may read.
-fn held(head: &Parts) -> Result<Option<Held>, HttpError> {
+fn held(head: &Parts) -> Result<Option<PartState>, HttpError> {
     let value = head.headers.get(X_LARDER_PART).ok_or_else(|| {
         HttpError::bad_request(
             "the user of this token is no administrator, so it opens only what that user may read, and a follower says in \
@@ -275,7 +275,7 @@ fn held(head: &Parts) -> Result<Option<Held>, HttpError> {
         )
     })?;
     let value = String::from_utf8_lossy(value.as_bytes());
-    Held::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
+    PartState::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
 }
 
 /// A place among the servers that follow this one.
@@ -321,7 +321,7 @@ struct Asked {
     principal: Principal,
     extent: Extent,
     after: Serial,
-    held: Option<Held>,
+    held: Option<PartState>,
 }
 
 struct Sending {
@@ -339,7 +339,7 @@ struct Sending {
     has_ended: bool,
     extent: Extent,
     /// What the follower has said of its part, until that is begun.
-    held: Option<Held>,
+    held: Option<PartState>,
     part: Option<part::Part>,
     _place: Place,
 }

@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use issuers::TokenRefusal;
 use jiff::Timestamp;
-use operations::publishing::{MintUploadToken, Minted};
+use operations::publishing::{MintUploadToken, MintedToken};
 use operations::{Refusal, Rule, carry_out};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -182,7 +182,7 @@ async fn mint(app: &App, head: &Parts, body: Body) -> Result<Response, Failure> 
     let sender = auth::sender(Principal::Anonymous, head);
     let done = carry_out(&mut app.keeper(), &sender, &wish).await;
     let done = done.map_err(|refusal| refused(app, &called, refusal))?;
-    let Minted { text, token, admits } = &done.outcome;
+    let MintedToken { text, token, admits } = &done.outcome;
     tracing::info!(
         identity = called,
         token = %token.id,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::FollowBlobs;
-use following::{Known, Link, Pace, follow, generation, take_copy};
+use following::{Link, Pace, PrimaryStore, follow, generation, take_copy};
 use futures_util::StreamExt as _;
 use record::Digest;
 use state::maintenance::{self, ReadRecords, SweepPlan};
@@ -94,7 +94,7 @@ async fn follow_records(app: &App, following: &Following) {
     loop {
         let copied = async {
             let generation = generation::of(records).await?;
-            let known = Known { identity: identity.clone(), generation, part };
+            let known = PrimaryStore { identity: identity.clone(), generation, part };
             take_copy(primary, link, (&data_dir, &database), &known, pace).await
         };
         match copied.await {

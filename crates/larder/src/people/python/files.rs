@@ -8,10 +8,10 @@ use pypi::{
 
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::policy::{self, Given};
+use crate::protocols::python::policy::{self, ServedFile};
 use crate::protocols::python::project::{in_one_spelling, readable};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::rights::About;
+use crate::protocols::python::rights::IndexPart;
 use crate::protocols::python::route::Project;
 use crate::published::archives::{ArchiveFile, Unread};
 
@@ -29,7 +29,7 @@ impl<'ask> Readable<'ask> {
         stage: &str,
         project: &'ask Project,
     ) -> Result<Readable<'ask>, Refused> {
-        let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+        let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
         let missing =
             || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
         let name = in_one_spelling(ask, project, || missing().into())?;
@@ -117,7 +117,7 @@ impl<'ask> Readable<'ask> {
             return Err(Refused::from(policy::refused(ask, filename, &refused).await));
         }
         let asked = self.order.stages()[0];
-        policy::note_given(ask, asked, part.stage, self.name, Given::Own(file)).await;
+        policy::note_given(ask, asked, part.stage, self.name, ServedFile::Own(file)).await;
         Ok(file)
     }
 }

@@ -31,7 +31,7 @@ use crate::protocols::python::ask::Ask;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::rights::About;
+use crate::protocols::python::rights::IndexPart;
 use crate::protocols::python::route::Project;
 use crate::published::finished_pages::MadeOf;
 
@@ -60,7 +60,7 @@ async fn show(
     project: &Project,
     wanted: Option<&str>,
 ) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
     let principal = ask.principal().await?;

@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use operations::articles::Base;
 use operations::attachments::{
-    AnnounceAttachment, Changed, FileOfArticle, PutAttachment, RemoveAttachment,
+    AnnounceAttachment, ChangedAttachment, FileOfArticle, PutAttachment, RemoveAttachment,
 };
 use operations::{Done, Foreseen, Refusal, Rule, Sender, carry_out};
 use resources::bodies::MemoryHolder;
@@ -248,7 +248,7 @@ pub(crate) async fn store(
     sender: &Sender,
     file: FileOfArticle,
     (staged, size_bytes): (SpooledBlob, u64),
-) -> Result<Done<Changed>, Failed> {
+) -> Result<Done<ChangedAttachment>, Failed> {
     let putting = PutAttachment { file, digest: staged.digest, size_bytes };
     let mut keeper = app.keeper();
     let foreseen = carry_out(&mut keeper, sender, &Foreseen(&putting)).await?;
@@ -265,6 +265,6 @@ pub(crate) async fn remove(
     app: &App,
     sender: &Sender,
     file: FileOfArticle,
-) -> Result<Done<Changed>, Failed> {
+) -> Result<Done<ChangedAttachment>, Failed> {
     Ok(carry_out(&mut app.keeper(), sender, &RemoveAttachment(file)).await?)
 }

@@ -121,7 +121,7 @@ pub(crate) async fn change(
     app: &App,
     sender: &Sender,
     name: &ArticleName,
-    wish: &impl Operation<Outcome = articles::Written>,
+    wish: &impl Operation<Outcome = articles::WrittenRevision>,
 ) -> Result<Written, FailedWrite> {
     let outcome = carry_out(&mut app.keeper(), sender, wish).await;
     finished(app, sender, name, outcome, None).await
@@ -132,7 +132,7 @@ async fn finished(
     app: &App,
     sender: &Sender,
     name: &ArticleName,
-    outcome: Result<Done<articles::Written>, Refusal>,
+    outcome: Result<Done<articles::WrittenRevision>, Refusal>,
     received: Option<&Received>,
 ) -> Result<Written, FailedWrite> {
     match outcome {

@@ -27,7 +27,7 @@ use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::route::Route;
 use crate::app::App;
 use crate::front::conditional::{is_current, last_modified};
@@ -48,7 +48,7 @@ const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-sc
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
 pub(crate) async fn show_documentation(ask: &Ask, route: &Route) -> Result<Response, Refused> {
     let Route { stage, project, version, file: path, .. } = route;
-    let about = About::Project(project.name.as_ref());
+    let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let is_public = order.readers().is_empty();
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));

@@ -18,7 +18,7 @@ use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::route::Project;
 use super::simple::mirrored::project_of;
 use crate::app::App;
@@ -59,7 +59,7 @@ pub(crate) async fn of_project<'ask>(
     stage: &str,
     project: &'ask Project,
 ) -> Result<Found<'ask>, Refused> {
-    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
     if ask.app.downloads.kept().is_none() {

@@ -28,10 +28,10 @@ use store::blobs::BlobVerdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
-use super::policy::{self, Given};
+use super::policy::{self, ServedFile};
 use super::refused::Refused;
 use super::reply;
-use super::rights::{About, admit, admit_to_file};
+use super::rights::{IndexPart, admit, admit_to_file};
 use super::route::FilePath;
 use super::write::whole_body;
 use crate::front::auth;
@@ -73,7 +73,7 @@ pub(crate) async fn download_file(
     let Some((directory, filename)) = path.place() else { return none() };
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
-    admit_to_file(ask, stage, About::File(path.place())).await?;
+    admit_to_file(ask, stage, IndexPart::File(path.place())).await?;
     if let Some(refused) = policy::refusal_of_own(stage, &found) {
         return Ok(policy::refused(ask, filename, &refused).await);
     }
@@ -84,7 +84,7 @@ pub(crate) async fn download_file(
         }
         FileLookup::Found { file, project, .. } => {
             if file.role() == FileRole::Release {
-                policy::note_given(ask, stage, stage, &project, Given::Own(&file)).await;
+                policy::note_given(ask, stage, stage, &project, ServedFile::Own(&file)).await;
             }
             let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
             let digest = *file.digest();
@@ -153,7 +153,7 @@ async fn inherited(
         else {
             continue;
         };
-        admit(ask, &order, About::Project(Some(project))).await?;
+        admit(ask, &order, IndexPart::Project(Some(project))).await?;
         let view = order.project(project.as_str());
         // A nearer file with this name hides it.
         let Some(part) = view.as_ref().and_then(|view| view.part_with(file.filename())) else {
@@ -185,7 +185,7 @@ async fn inherited(
                 None => continue,
             },
             _ => {
-                policy::note_given(ask, stage, base, project, Given::Own(file)).await;
+                policy::note_given(ask, stage, base, project, ServedFile::Own(file)).await;
                 let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
                 let digest = *file.digest();
                 let response = send(ask, file, digest, size_bytes, media_type, is_public).await?;
@@ -220,7 +220,7 @@ pub(crate) async fn delete_file(
     path: &FilePath,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, About::File(path.place()), DeleteFile::PURPOSE)?;
+    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), DeleteFile::PURPOSE)?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let force = ask.has_flag("force");
@@ -236,7 +236,7 @@ pub(crate) async fn add_tox_result(
     body: Body,
 ) -> Result<Response, Refused> {
     let (stage, asked, place) = (ask.stage_name(stage)?, ask.asked().await?, path.file());
-    let found = tester(&asked, &stage, About::File(path.place()))?;
+    let found = tester(&asked, &stage, IndexPart::File(path.place()))?;
     let path = format!("{stage}/+f/{}", path.joined());
     let missing = || ChangeError::NoReleaseFile { path: path.clone() };
     let file = place.ok_or_else(missing)?;

@@ -18,7 +18,7 @@ use super::ask::Ask;
 use super::reply;
 use crate::front::error::HttpError;
 
-pub(crate) use operations::Given;
+pub(crate) use operations::ServedFile;
 
 /// Why a file of the stage itself is not sent; `None` if it is.
 pub(crate) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<FileRefusal> {
@@ -75,7 +75,7 @@ pub(crate) async fn note_given(
     asked: &Stage,
     holder: &Stage,
     project: &ProjectName,
-    given: Given<'_>,
+    given: ServedFile<'_>,
 ) {
     let has_policy = asked.config().policy.is_some() || holder.config().policy.is_some();
     if !has_policy || ask.head.method == Method::HEAD {

@@ -16,7 +16,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use operations::releases::{DeleteProject, DeleteRelease};
-use operations::rights::{About, remover};
+use operations::rights::{IndexPart, remover};
 use pypi::change::remove::RemovalExtent;
 use pypi::devpi::{self, View};
 use pypi::policy::HiddenFiles;
@@ -52,7 +52,7 @@ pub(crate) async fn readable<'ask>(
     ask: &'ask Ask,
     stage: &str,
     is_alone: bool,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<ResolutionOrder<'ask>, Refused> {
     let index = &ask.stored.index;
     let order = match is_alone {
@@ -108,14 +108,14 @@ pub(crate) async fn show_project(
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let Some(view) = order.project(name.as_str()) else {
         if let Some(response) = mirrored::project(ask, &order, name).await? {
             return Ok(response);
         }
         // A project of a base alone exists, but with no releases of this index.
-        let all = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+        let all = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
         return match all.project(name.as_str()) {
             Some(_) if is_alone => {
                 Ok(reply::result(StatusCode::OK, "projectconfig", json!({}), None))
@@ -321,7 +321,7 @@ pub(crate) async fn show_release(
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let missing = || no_version(name.as_str(), version);
     let Some(view) = order.project(name.as_str()) else {
@@ -352,7 +352,7 @@ pub(crate) async fn delete_project(
     stage: &str,
     project: &Project,
 ) -> Result<Response, Refused> {
-    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover(&ask.asked().await?, &stage, about, DeleteProject::PURPOSE)?;
     let missing = || Refused::not_found("project not found");
     let project = project.name.clone().ok_or_else(missing)?;
@@ -389,7 +389,7 @@ pub(crate) async fn delete_release(
     project: &Project,
     version: &str,
 ) -> Result<Response, Refused> {
-    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover(&ask.asked().await?, &stage, about, DeleteRelease::PURPOSE)?;
     let missing = || no_version(&project.as_sent, version);
     let project = project.name.clone().ok_or_else(missing)?;

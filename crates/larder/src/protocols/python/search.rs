@@ -27,7 +27,7 @@ use super::ask::Ask;
 use super::project::readable;
 use super::refused::Refused;
 use super::reply;
-use super::rights::{About, check_reader, no_stage};
+use super::rights::{IndexPart, check_reader, no_stage};
 use super::write::whole_body;
 use crate::app::App;
 use crate::front::display::in_path;
@@ -244,7 +244,7 @@ pub(crate) async fn search_by_xml_rpc(
     stage: &str,
     body: Body,
 ) -> Result<Response, Refused> {
-    readable(ask, stage, false, About::Whole).await?;
+    readable(ask, stage, false, IndexPart::Whole).await?;
     let principal = ask.principal().await?;
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;
     // A body may take its time: the answer is of what may be read now.

@@ -20,7 +20,7 @@ use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
 use super::refused::Refused;
-use super::rights::{About, admit, refused_reader};
+use super::rights::{IndexPart, admit, refused_reader};
 use super::route::Project;
 use super::{insert_headers, reply};
 use crate::app::App;
@@ -220,7 +220,7 @@ pub(crate) async fn refresh_page(
     };
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     if order.has_mirror() {
-        admit(ask, &order, About::Project(Some(name))).await?;
+        admit(ask, &order, IndexPart::Project(Some(name))).await?;
         mirrored::refresh(&ask.app, &order, name).await?;
     }
     let names: Vec<&str> = ask.path.split('/').take(3).collect();
@@ -274,7 +274,7 @@ async fn page(
         // Senders who may not read the stage do not learn whether the project exists.
         Err(none @ NoPage::NoProject(_)) => {
             if let Some(order) = ResolutionOrder::of(index, stage) {
-                admit(ask, &order, About::Project(project)).await?;
+                admit(ask, &order, IndexPart::Project(project)).await?;
             }
             return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()));
         }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
 use super::refused::Refused;
-use super::rights::{About, admit, admit_to_file};
+use super::rights::{IndexPart, admit, admit_to_file};
 use super::route::{Route, settled};
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::front::error::HttpError;
@@ -157,13 +157,13 @@ async fn may_read(ask: &Ask, route: &Route) -> Result<(), HttpError> {
     );
     if is_file {
         return match index.stage(name) {
-            Some(stage) => admit_to_file(ask, stage, About::File(route.file.place())).await,
+            Some(stage) => admit_to_file(ask, stage, IndexPart::File(route.file.place())).await,
             None => Ok(()),
         };
     }
     let about = match route.project.as_sent.is_empty() {
-        true => About::Whole,
-        false => About::Project(route.project.name.as_ref()),
+        true => IndexPart::Whole,
+        false => IndexPart::Project(route.project.name.as_ref()),
     };
     match ResolutionOrder::of(index, name) {
         Some(order) => admit(ask, &order, about).await,

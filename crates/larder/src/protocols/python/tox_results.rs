@@ -19,7 +19,7 @@ use super::ask::Ask;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::route::Route;
 use crate::app::App;
 use crate::front::body::Shape;
@@ -47,7 +47,7 @@ struct ToxResult<'snapshot> {
 /// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
 pub(crate) async fn show_tox_results(ask: &Ask, route: &Route) -> Result<Response, Refused> {
     let Route { stage, project, version, file: path, .. } = route;
-    let about = About::Project(project.name.as_ref());
+    let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {} does not exist.", project.as_sent));

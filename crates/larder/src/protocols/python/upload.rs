@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use operations::uploads::{self, RegisterRelease, UploadFile, Uploaded};
+use operations::uploads::{self, RegisterRelease, UploadFile, UploadOutcome};
 use operations::{Basis, Denied, Operation, Refusal, carry_out_with};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::attestation::{Attestations, can_attest};
@@ -32,7 +32,7 @@ use super::ask::Ask;
 use super::refusals::{challenged, text_of_denied, words_of_rule};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::route::Route;
 use crate::front::auth;
 use crate::front::body::{self, announced, client};
@@ -141,14 +141,14 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         return Err(Refused::Said(StatusCode::NOT_FOUND, text));
     }
     let (name, asked) = (found.name().clone(), ask.asked().await?);
-    uploads::admit(&asked, &name, About::NotYetKnown)?;
+    uploads::admit(&asked, &name, IndexPart::NotYetKnown)?;
     auth::admit_to_disk(&ask.app, asked.principal()).await?;
     let arrived = arrive(ask, asked.principal().user_name().cloned(), body).await?;
     // The right is checked again: it may have been lost while the body came.
-    uploads::admit(&ask.basis().await?, &name, About::NotYetKnown)?;
+    uploads::admit(&ask.basis().await?, &name, IndexPart::NotYetKnown)?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(Refused::bad_request)?;
-    uploads::admit(&ask.basis().await?, &name, About::Project(Some(&form.project)))?;
+    uploads::admit(&ask.basis().await?, &name, IndexPart::Project(Some(&form.project)))?;
     match form.action {
         UploadAction::Submit => submit(ask, name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
@@ -385,7 +385,7 @@ async fn file(
         metadata: None,
     };
     // A conflict is reported before anything is kept, on the newest state, since the body may have taken long.
-    if upload.foresee(&ask.basis().await?)? == Some(Uploaded::Identical) {
+    if upload.foresee(&ask.basis().await?)? == Some(UploadOutcome::Identical) {
         return Ok(identical());
     }
     staged.persist().await.map_err(|error| unwritable(error, 0))?;
@@ -401,8 +401,8 @@ async fn file(
         Ok(UploadFile { metadata, ..upload.clone() })
     });
     Ok(match uploading.await? {
-        Uploaded::Identical => identical(),
-        Uploaded::Stored => accepted(),
+        UploadOutcome::Identical => identical(),
+        UploadOutcome::Stored => accepted(),
     })
 }
 

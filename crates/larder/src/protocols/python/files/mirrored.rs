@@ -19,10 +19,10 @@ use crate::front::conditional::{
 };
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::policy::{self, Given};
+use crate::protocols::python::policy::{self, ServedFile};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::reply;
-use crate::protocols::python::rights::{About, admit, admit_to_file};
+use crate::protocols::python::rights::{IndexPart, admit, admit_to_file};
 use crate::protocols::python::route::FilePath;
 use crate::protocols::python::simple::mirrored::{failed, mirrors_of_one_project};
 
@@ -39,7 +39,7 @@ pub(crate) async fn find(
     place: Option<MirrorPath<'_>>,
 ) -> Result<Response, Refused> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
-    admit_to_file(ask, stage, About::File(path.place())).await?;
+    admit_to_file(ask, stage, IndexPart::File(path.place())).await?;
     match place {
         Some(place) => Ok(answered(ask, stage, place).await?),
         None => Ok(none(ask)),
@@ -93,7 +93,7 @@ async fn inherited(ask: &Ask, stage: &Stage, place: MirrorPath<'_>) -> Result<Re
     let Some(order) = order.filter(|order| order.has_mirror()) else { return Ok(none(ask)) };
     let mut trouble = None;
     for project in projects_of(place.filename()) {
-        admit(ask, &order, About::Project(Some(&project))).await?;
+        admit(ask, &order, IndexPart::Project(Some(&project))).await?;
         let own = order.project(project.as_str());
         // A file of ours with this name hides it.
         if own.is_some_and(|own| own.part_with(place.filename()).is_some()) {
@@ -206,7 +206,7 @@ async fn listed(
         }
         None => {
             if !is_metadata {
-                policy::note_given(ask, asked, holder, project, Given::Upstreams(&file)).await;
+                policy::note_given(ask, asked, holder, project, ServedFile::Upstreams(&file)).await;
             }
             FileVerdict::Given(JudgedFile { project: project.clone(), file, is_metadata })
         }

@@ -27,7 +27,7 @@ use crate::front::respond::{Conditions, respond_now};
 use crate::front::turns::turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::reply as answer;
-use crate::protocols::python::rights::{About, admit, refused_reader};
+use crate::protocols::python::rights::{IndexPart, admit, refused_reader};
 
 /// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
@@ -97,7 +97,7 @@ pub(super) async fn page(
     request: PageRequest<'_>,
     wanted: &NegotiatedForm,
 ) -> Result<Response, HttpError> {
-    let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
+    let about = project.map_or(IndexPart::Whole, |name| IndexPart::Project(Some(name)));
     admit(ask, order, about).await?;
     let blocked = order.mirrors_of(request.project).blocked;
     let (told, lists, stale) = match project {
