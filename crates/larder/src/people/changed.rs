@@ -27,7 +27,7 @@ use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::protocols::changes::{is_served, loaded};
-use crate::published::changes::{Entry, Event, Feed, Followed, Position, Subject};
+use crate::published::changes::{Entry, Event, Feed, FeedPosition, Followed, Subject};
 
 /// Size of the form of this page.
 const FORM_BYTES_MAX: usize = 4 << 10;
@@ -108,7 +108,7 @@ fn cookie(user: &str, position: &str) -> String {
 }
 
 /// The mark of this user in the browser.
-fn mark(app: &App, head: &Parts, user: &str) -> Option<Position> {
+fn mark(app: &App, head: &Parts, user: &str) -> Option<FeedPosition> {
     let value = Cookie::Read.shown(app, head)?;
     let position = value.strip_prefix(&cookie(user, ""))?;
     is_position(position).then(|| position.parse().ok())?
@@ -119,7 +119,7 @@ fn is_position(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     text.len() <= POSITION_BYTES_MAX
         && text.bytes().all(is_plain)
-        && text.parse::<Position>().is_ok()
+        && text.parse::<FeedPosition>().is_ok()
 }
 
 /// `GET /+changed`
@@ -186,7 +186,7 @@ pub(crate) async fn mark_as_read(
 }
 
 /// The serial of the mark; `None` without a mark, or if the feed no longer has all changes since then.
-fn known(feed: &Feed, mark: Option<&Position>) -> Option<Serial> {
+fn known(feed: &Feed, mark: Option<&FeedPosition>) -> Option<Serial> {
     feed.find(mark?).ok()
 }
 

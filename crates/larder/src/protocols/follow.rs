@@ -24,11 +24,11 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::MirrorPath as UpstreamPlace;
+use pypi::upstream::MirrorPath;
 use record::{Digest, Serial};
 use resources::turns::blocking;
 use store::blobs::BlobVerdict;
-use store::records::{PagePosition as RecordPlace, PageSize};
+use store::records::{PagePosition, PageSize};
 use store::{BlobError, ReadError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -193,9 +193,9 @@ pub(crate) async fn read_mirrored(
         ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),
         _ => {
             let place = match kind.as_str() {
-                "+upstream" => UpstreamPlace::of_upstream(names),
-                "+f" => UpstreamPlace::of_digest(names),
-                "+e" => UpstreamPlace::of_external(names),
+                "+upstream" => MirrorPath::of_upstream(names),
+                "+f" => MirrorPath::of_digest(names),
+                "+e" => MirrorPath::of_external(names),
                 _ => None,
             };
             return mirrored::for_follower(&ask, stage, place.ok_or_else(none)?).await;
@@ -327,7 +327,7 @@ struct Asked {
 struct Sending {
     app: Arc<App>,
     principal: Principal,
-    at: RecordPlace,
+    at: PagePosition,
     ready: VecDeque<Frame>,
     accounts: watch::Receiver<u64>,
     /// Which dump of the AUR's packages there is.
@@ -356,7 +356,7 @@ fn frames(
     let sending = Sending {
         app,
         principal,
-        at: RecordPlace::after(after),
+        at: PagePosition::after(after),
         ready: VecDeque::from([Frame::Hello(hello)]),
         accounts,
         aur_dump,

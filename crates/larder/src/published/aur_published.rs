@@ -30,12 +30,12 @@ pub struct AurPublished {
     /// An example for people to try, searched for when a page first shows it.
     pub example: OnceLock<Example>,
     /// The packages that its feeds name, found when one is first asked for.
-    pub latest: Latest,
+    pub latest: LatestPackages,
 }
 
 /// The newest packages, and those that changed last.
 #[derive(Clone, Default)]
-pub struct Latest {
+pub struct LatestPackages {
     newest: OnceLock<Vec<PackageSummary>>,
     modified: OnceLock<Vec<PackageSummary>>,
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::app::App;
 use crate::metrics::RefreshResult;
-use crate::published::advisories::{Bundle, Served};
+use crate::published::advisories::{Bundle, ServedBundle};
 
 /// The source and the place of the last good bundle.
 pub struct Refresh {
@@ -226,7 +226,7 @@ impl Refresh {
             origin = arrival.origin,
             "new OSV records are in use"
         );
-        let served = Arc::new(Served {
+        let served = Arc::new(ServedBundle {
             bundle,
             origin: arrival.origin.clone(),
             source_fingerprint: arrival.source_fingerprint().to_owned(),

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::memory;
 use crate::app::{App, RefreshRequest, ReloadOutcome};
 use crate::metrics::RefreshResult;
-use crate::published::aur_published::{AurPublished, KeptCell, Latest};
+use crate::published::aur_published::{AurPublished, KeptCell, LatestPackages};
 use crate::published::lists::Lists;
 
 /// A dump that could not be kept is tried again this often.
@@ -318,7 +318,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::new(Lists::default()),
             example: std::sync::OnceLock::new(),
-            latest: Latest::default(),
+            latest: LatestPackages::default(),
             snapshot,
         });
         self.app.aur.published.publish(published.clone());
@@ -404,7 +404,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::default(),
             example: std::sync::OnceLock::new(),
-            latest: Latest::default(),
+            latest: LatestPackages::default(),
             snapshot,
         });
         if let Some(file) = before.kept.get() {
@@ -503,7 +503,7 @@ impl Refresh {
             published.published_at = now;
             published.lists = Arc::default();
             published.example = std::sync::OnceLock::new();
-            published.latest = Latest::default();
+            published.latest = LatestPackages::default();
         }
         let published = Arc::new(published);
         if let Some(file) = before.kept.get() {

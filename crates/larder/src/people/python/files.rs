@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use pypi::{
-    FileRefusal as PolicyRefused, FileRole, Judge, ProjectName, ProjectView, RefusedFiles,
-    ReleaseFile, ResolutionOrder, VersionView,
+    FileRefusal, FileRole, Judge, ProjectName, ProjectView, RefusedFiles, ReleaseFile,
+    ResolutionOrder, VersionView,
 };
 
 use crate::front::error::HttpError;
@@ -13,7 +13,7 @@ use crate::protocols::python::project::{in_one_spelling, readable};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::IndexPart;
 use crate::protocols::python::route::Project;
-use crate::published::archives::{ArchiveFile, Unread};
+use crate::published::archives::{ArchiveFile, LookError};
 
 /// A project that the sender may read.
 pub(crate) struct Readable<'ask> {
@@ -109,7 +109,7 @@ impl<'ask> Readable<'ask> {
             return Err(HttpError::not_found(text).into());
         };
         let refused = match part.project.is_quarantined() {
-            true => Some(PolicyRefused::by_status(part.stage.name(), part.project)),
+            true => Some(FileRefusal::by_status(part.stage.name(), part.project)),
             false => Judge::of(&self.order, self.name, Timestamp::now())
                 .and_then(|judge| judge.refusal_of_own(part.stage.name(), file)),
         };
@@ -130,14 +130,14 @@ pub(crate) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, Refused> {
 }
 
 /// The answer where an archive cannot be read now.
-pub(crate) fn unread(unread: Unread) -> Refused {
+pub(crate) fn unread(unread: LookError) -> Refused {
     let error = match unread {
-        Unread::Missing => HttpError::lost("file"),
-        Unread::Busy(waiting) => HttpError::unavailable(
+        LookError::Missing => HttpError::lost("file"),
+        LookError::Busy(waiting) => HttpError::unavailable(
             format!("{waiting} archives are being looked into already; try again in a moment"),
             2,
         ),
-        Unread::Failed(error) => {
+        LookError::Failed(error) => {
             tracing::error!(error, "a file cannot be read");
             HttpError::unavailable("the file cannot be read now; it has been logged", 5)
         }

@@ -14,9 +14,8 @@ use jiff::Timestamp;
 use mirrors::FileAnswer;
 use pypi::upstream::{Locations, UpstreamFile};
 use pypi::{
-    FileRefusal as PolicyRefused, Filename, HiddenFiles, Judge, Metadata, ProjectName,
-    ResolutionOrder, Stage, UpstreamProject, Version, by_version, installed_by_default,
-    of_one_project,
+    FileRefusal, Filename, HiddenFiles, Judge, Metadata, ProjectName, ResolutionOrder, Stage,
+    UpstreamProject, Version, by_version, installed_by_default, of_one_project,
 };
 use record::Digest;
 use resources::turns::ThreadShare;
@@ -116,7 +115,7 @@ pub(super) async fn show(
 enum Found {
     Listing(Box<Listing>),
     /// A policy refuses all files of this version.
-    Refused(PolicyRefused, String),
+    Refused(FileRefusal, String),
     NoVersion(String),
     Nothing,
 }

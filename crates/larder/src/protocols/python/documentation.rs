@@ -32,7 +32,7 @@ use super::route::Route;
 use crate::app::App;
 use crate::front::conditional::{is_current, last_modified};
 use crate::front::error::HttpError;
-use crate::published::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
+use crate::published::open_zips::{COPY_BYTES_MAX, OpenZipError, Zip};
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
@@ -106,20 +106,20 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
     let directory = &app.config.data_dir;
     let opened = app.python.documentation.open(&app.store.blobs, directory, digest).await;
     opened.map_err(|error| match error {
-        Unopened::Missing => {
+        OpenZipError::Missing => {
             tracing::error!(%digest, "a file is missing from the store");
             let text = "the documentation is missing from the store; it has been logged";
             HttpError::internal(text).into()
         }
-        Unopened::Large(bytes) => Refused::not_found(format_args!(
+        OpenZipError::Large(bytes) => Refused::not_found(format_args!(
                 "the documentation cannot be shown: its zip has {bytes} bytes, and at most {COPY_BYTES_MAX} are \
                  copied from the object store"
             ),
         ),
-        Unopened::Broken(error) => {
+        OpenZipError::Broken(error) => {
             Refused::not_found(format_args!("the documentation cannot be shown: {error}"))
         }
-        Unopened::Failed(error) => {
+        OpenZipError::Failed(error) => {
             tracing::error!(%digest, error, "documentation cannot be read");
             HttpError::unavailable("the documentation cannot be read now; it has been logged", 5)
                 .into()

@@ -18,10 +18,7 @@ use operations::rights::{remover, tester};
 use operations::uploads::AddToxResult;
 use pypi::attestation::PROVENANCE_TYPE;
 use pypi::devpi::FileMeta;
-use pypi::{
-    ChangeError, FileLookup, FileRefusal as PolicyRefused, FileRole, ReleaseFile, ResolutionOrder,
-    Stage,
-};
+use pypi::{ChangeError, FileLookup, FileRefusal, FileRole, ReleaseFile, ResolutionOrder, Stage};
 use record::Digest;
 use serde::de::IgnoredAny;
 use store::blobs::BlobVerdict;
@@ -163,7 +160,7 @@ async fn inherited(
             continue;
         }
         let refused = match part.project.is_quarantined() {
-            true => Some(PolicyRefused::by_status(base.name(), part.project)),
+            true => Some(FileRefusal::by_status(base.name(), part.project)),
             false => policy::judge(stage, base, project)
                 .and_then(|judge| judge.refusal_of_own(base.name(), file)),
         };

@@ -1,4 +1,4 @@
-//! [`Shape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
+//! [`WebhookShape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
 
 use pypi::{ProjectName, StageName};
 use record::ChangeKind;
@@ -9,7 +9,7 @@ use super::{Entry, Subject};
 
 /// What a webhook is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum WebhookShape {
     /// The changes as JSON, signed.
     #[default]
     Changes,
@@ -32,16 +32,16 @@ pub(crate) enum Chat {
 const LINES_MAX: usize = 20;
 const CHARACTERS_MAX: usize = 1_900;
 
-impl Shape {
+impl WebhookShape {
     /// All of them, with their names in the file.
-    pub(crate) const ALL: [(&str, Shape); 7] = [
-        ("changes", Shape::Changes),
-        ("slack", Shape::Chat(Chat::Slack)),
-        ("discord", Shape::Chat(Chat::Discord)),
-        ("varnish", Shape::Cache(Cache::Varnish)),
-        ("fastly", Shape::Cache(Cache::Fastly)),
-        ("cloudflare", Shape::Cache(Cache::Cloudflare)),
-        ("keys", Shape::Cache(Cache::Keys)),
+    pub(crate) const ALL: [(&str, WebhookShape); 7] = [
+        ("changes", WebhookShape::Changes),
+        ("slack", WebhookShape::Chat(Chat::Slack)),
+        ("discord", WebhookShape::Chat(Chat::Discord)),
+        ("varnish", WebhookShape::Cache(Cache::Varnish)),
+        ("fastly", WebhookShape::Cache(Cache::Fastly)),
+        ("cloudflare", WebhookShape::Cache(Cache::Cloudflare)),
+        ("keys", WebhookShape::Cache(Cache::Keys)),
     ];
 }
 

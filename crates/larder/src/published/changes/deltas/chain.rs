@@ -232,9 +232,9 @@ fn file_name(number: u64) -> String {
 mod tests {
     use super::*;
 
-    struct Text(String);
+    struct TextDump(String);
 
-    impl Dump for Text {
+    impl Dump for TextDump {
         fn file_sha256(&self) -> &str {
             &self.0
         }
@@ -249,9 +249,9 @@ mod tests {
     }
 
     fn take(chain: &mut Chain, before: Option<&str>, next: &str) {
-        let before = before.map(|before| Text(before.to_owned()));
+        let before = before.map(|before| TextDump(before.to_owned()));
         let before = before.as_ref().map(|before| before as &dyn Dump);
-        chain.take(before, &Text(next.to_owned())).expect("files");
+        chain.take(before, &TextDump(next.to_owned())).expect("files");
     }
 
     /// The lines of the delta from one text to the last one.
