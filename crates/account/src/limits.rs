@@ -234,10 +234,7 @@ impl FromStr for IndexPattern {
 
     /// Reads `user/index` or `user/*`; slashes around it do not count, as people copy them from URLs.
     fn from_str(text: &str) -> Result<IndexPattern, IndexPatternError> {
-        let error = || {
-            let shown = text.chars().take(300).collect::<String>();
-            IndexPatternError::NotTwoSegments(shown.escape_debug().to_string())
-        };
+        let error = || IndexPatternError::NotTwoSegments(record::escaped_excerpt(text, 300));
         let (user, index) = text.trim_matches('/').split_once('/').ok_or_else(error)?;
         let user: UserName = user.parse()?;
         if index == "*" {

@@ -19,7 +19,7 @@ mod token;
 use account::CiIdentity;
 use jiff::Timestamp;
 use net::Egress;
-use record::Digest;
+use record::{Digest, escaped_excerpt};
 
 use self::keys::Source;
 
@@ -155,5 +155,5 @@ impl VerifiedIdentity {
 
 /// A text of a stranger in a message: shortened, and on one line.
 fn shown(text: &str) -> String {
-    text.chars().take(200).collect::<String>().escape_debug().to_string()
+    escaped_excerpt(text, 200)
 }

@@ -63,8 +63,7 @@ const SHOWN_CLAIMS: [&str; 12] = [
 impl NoPublisher {
     fn of(identity: &CiIdentity, basis: &Basis) -> NoPublisher {
         let shown = SHOWN_CLAIMS.iter().filter_map(|name| {
-            let value: String = identity.claim(name)?.chars().take(200).collect();
-            Some(format!("{name}={}", value.escape_debug()))
+            Some(format!("{name}={}", record::escaped_excerpt(identity.claim(name)?, 200)))
         });
         let is_equal = |(name, value): &(&str, &str)| {
             identity.claim(name).is_some_and(|found| found == *value)

@@ -10,7 +10,7 @@
 use account::{CiIdentity, IssuerKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use record::Digest;
+use record::{Digest, excerpt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -264,12 +264,12 @@ fn check(attestation: &str, filename: &str, sha256: &Digest) -> Result<(), Strin
         return Err(format!("its statement has {count} subjects, one was expected"));
     };
     if folded(&subject.name) != folded(filename) {
-        let name: String = subject.name.chars().take(200).collect();
+        let name = excerpt(&subject.name, 200);
         return Err(format!("it is about `{name}`, and the file is `{filename}`"));
     }
     let found = subject.digest.sha256.to_ascii_lowercase();
     if found != sha256.to_string() {
-        let found: String = found.chars().take(64).collect();
+        let found = excerpt(&found, 64);
         return Err(format!("it is about a file with the SHA-256 {found}, the file has {sha256}"));
     }
     Ok(())

@@ -115,7 +115,7 @@ impl PageFormat {
             Some(b'{') => Ok(PageFormat::Json),
             Some(b'<') => Ok(PageFormat::Html),
             _ => {
-                let shown: String = content_type.chars().take(100).collect();
+                let shown = record::excerpt(content_type, 100);
                 Err(PageError(format!(
                     "neither JSON nor HTML, with the content type `{shown}`; one of both was expected"
                 )))

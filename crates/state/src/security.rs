@@ -250,11 +250,7 @@ fn some(count: u64) -> Option<u64> {
 
 /// A client's text in the form that is logged: on one line, without invisible characters, and shortened.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown.escape_debug().to_string()
+    record::shortened(text, TEXT_CHARACTERS_MAX).escape_debug().to_string()
 }
 
 /// Where the current request comes from.

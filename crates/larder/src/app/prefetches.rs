@@ -9,8 +9,6 @@ use mirrors::prefetch::FetchCounts;
 use pypi::StageName;
 use tokio_util::sync::CancellationToken;
 
-use state::text::shortened;
-
 /// Locks that are fetched at once, of all mirrors together.
 const RUNNING_MAX: usize = 4;
 
@@ -155,7 +153,7 @@ impl Prefetch {
             if progress.problems.len() == PROBLEMS_MAX {
                 progress.problems_left_out += 1;
             } else {
-                progress.problems.push(shortened(&problem, PROBLEM_CHARS_MAX).into_owned());
+                progress.problems.push(record::shortened(&problem, PROBLEM_CHARS_MAX).into_owned());
             }
         }
     }

@@ -16,7 +16,7 @@ use http::StatusCode;
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use pypi::{ProjectName, StageName};
-use record::{ChangeKind, Digest, Serial};
+use record::{ChangeKind, Digest, Serial, excerpt};
 use serde_json::Value;
 use state::stored::Stored;
 
@@ -173,7 +173,7 @@ pub(crate) async fn mark_as_read(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let position = posted.fields.one("position")?;
     if !is_position(position) {
-        let shown: String = position.chars().take(POSITION_BYTES_MAX).collect();
+        let shown = excerpt(position, POSITION_BYTES_MAX);
         let expected = "the `next` of an answer of `/changes`, as the page has it";
         let detail = format!("`{}` is no position: expected {expected}", shown.escape_debug());
         return Err(HttpError::bad_request(detail));

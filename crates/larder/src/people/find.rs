@@ -106,7 +106,7 @@ impl Question {
         let query = head.uri.query().unwrap_or_default();
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-        let text = text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
+        let text = record::excerpt(text.unwrap_or_default().trim(), QUERY_CHARS_MAX).into();
         // Until the store is loaded, credentials cannot be checked, and nothing of it is found.
         let principal = match app.live_store.snapshot().is_some() {
             true => auth::identified_of(app, head).await?.unwrap_or_default(),

@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
 use percent_encoding::percent_decode;
-use record::Serial;
+use record::{Serial, excerpt};
 use resources::bodies::HeldMemory;
 
 use crate::app::App;
@@ -311,7 +311,7 @@ fn check_media_type(head: &Parts) -> Result<(), HttpError> {
     if media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Ok(());
     }
-    let media_type: String = media_type.chars().take(80).collect();
+    let media_type = excerpt(media_type, 80);
     let detail = format!(
         "a body of the type `{}` is no form: `application/x-www-form-urlencoded` was expected",
         media_type.escape_debug()

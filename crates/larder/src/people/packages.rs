@@ -94,7 +94,7 @@ impl Search {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
                 ("K", words) => {
-                    search.words = words.trim().chars().take(WORDS_CHARS_MAX).collect();
+                    search.words = record::excerpt(words.trim(), WORDS_CHARS_MAX).into();
                 }
                 ("SeB", field) => {
                     let known = FIELDS.iter().find(|(letter, _)| *letter == field);

@@ -264,7 +264,7 @@ impl Sought {
         sought.project = ProjectName::normalize(&name).ok();
         if let Some(version) = version {
             sought.version = Some(Version::parse(&version).map_err(|_| {
-                let shown: String = version.chars().take(100).collect();
+                let shown = record::excerpt(&version, 100);
                 Refusal::invalid(format!("`{shown}` is no version; one such as 1.0 was expected."))
             })?);
         }

@@ -140,7 +140,7 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let stored = auth::stored(app)?;
     let stage = stored.index.stage(below.trim_matches('/'));
     if !app.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
-        let shown: String = path.chars().take(200).collect();
+        let shown = record::excerpt(&path, 200);
         return Err(HttpError::not_found(format!("no trusted publishing at `{shown}`")));
     }
     let root = outside::root_url(app, &head.uri, &head.headers, &head.extensions);
@@ -210,7 +210,7 @@ async fn wish(app: &App, head: &Parts, body: Body) -> Result<Wish, Failure> {
     match unknown {
         None => Ok(wish),
         Some(feature) => {
-            let shown: String = feature.chars().take(80).collect();
+            let shown = record::excerpt(feature, 80);
             let text = format!("the feature `{shown}` is not known: `{MULTI_USE}` was expected");
             Err(Failure::new("invalid-payload", text))
         }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use config::Config;
 use jiff::Timestamp;
-use record::Serial;
+use record::{Serial, excerpt};
 use store::Records;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -213,7 +213,7 @@ impl Feed {
     /// Begins the feed: `history` is the name of its history, and `drafts` are all changes after `oldest`.
     pub(crate) fn load(&self, history: &str, oldest: Serial, head: Serial, drafts: Vec<Draft>) {
         let begin = |ring: &mut Ring| {
-            ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
+            ring.history = excerpt(history, HISTORY_CHARACTERS).into();
             ring.entries.clear();
             // A client that is cut off within the first commit gets that commit again.
             (ring.oldest, ring.head) = (oldest, oldest);

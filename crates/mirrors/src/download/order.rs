@@ -79,7 +79,7 @@ impl DownloadOrder {
 
     /// Its name in the head of an entry.
     pub(crate) fn shown_name(&self) -> String {
-        self.name.chars().take(1500).collect()
+        record::excerpt(&self.name, 1500).into()
     }
 
     /// The order, for a file on a page that upstream confirmed then.

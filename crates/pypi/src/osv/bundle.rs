@@ -112,7 +112,7 @@ impl<R: ReaderAt> Bundle<R> {
             };
             unreadable += 1;
             if named.len() < NAMED_MAX {
-                let name: String = member.name.chars().take(100).collect();
+                let name = record::excerpt(&member.name, 100);
                 named.push(format!("{name:?}: {outcome}"));
             }
         }

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use pep440_rs::VersionSpecifiers;
+use record::excerpt;
 use url::Url;
 
 use super::Candidate;
@@ -152,7 +153,7 @@ impl FromStr for NamePattern {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<NamePattern, RuleError> {
-        let shown = || text.chars().take(200).collect::<String>();
+        let shown = || excerpt(text, 200);
         if let Some(start) = text.strip_suffix('*') {
             let is_start =
                 |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
@@ -219,7 +220,7 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
         let text = text.trim();
-        let shown = || text.chars().take(200).collect::<String>();
+        let shown = || excerpt(text, 200);
         if text.len() > RULE_BYTES_MAX {
             let text =
                 format!("`{}…` is too long: at most {RULE_BYTES_MAX} bytes were expected", shown());
@@ -296,7 +297,7 @@ fn checked_reason<'text>(rule: &str, reason: &'text str) -> Result<&'text str, R
     if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         let text = format!(
             "the reason for `{}` was expected to be one line of at most {REASON_BYTES_MAX} bytes",
-            rule.chars().take(200).collect::<String>()
+            excerpt(rule, 200)
         );
         return Err(RuleError(text));
     }
@@ -323,7 +324,7 @@ impl FromStr for Pin {
         let base = base.trim().parse().map_err(|_| {
             RuleError(format!(
                 "`{}` pins no project to a base: `NAME=user/index` or `PREFIX*=user/index` was expected",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             ))
         })?;
         Ok(Pin { projects: projects.trim().parse()?, base })
@@ -345,7 +346,7 @@ impl FromStr for ProjectPlace {
             RuleError(format!(
                 "`{}` names no place of a project: `NAME=URL` was expected, with the http or https URL of the project's page, \
                  of at most {PLACE_BYTES_MAX} bytes",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             ))
         };
         let (project, url) = text.split_once('=').ok_or_else(refused)?;
@@ -381,7 +382,7 @@ impl FromStr for Exception {
         let Some(end) = end.filter(|_| !rest.is_empty()) else {
             return Err(RuleError(format!(
                 "`{}` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             )));
         };
         let reason = checked_reason(rule, rest)?;

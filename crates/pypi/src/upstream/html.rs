@@ -261,7 +261,7 @@ pub(super) fn each_anchor(
     match &head.version {
         Some(version) if version.split('.').next() != Some("1") => Err(PageError(format!(
             "its repository-version is `{}`; 1.0 or a later 1.x was expected",
-            version.chars().take(20).collect::<String>()
+            record::excerpt(version, 20)
         ))),
         None if head.anchors == 0 && !head.may_be_empty() => Err(PageError(
             "HTML without a link, and without the `pypi:repository-version` of an empty page"

@@ -352,7 +352,7 @@ impl Meta<'_> {
             Some("1") => Ok(()),
             _ => Err(PageError(format!(
                 "its api-version is `{}`; 1.0 or a later 1.x was expected",
-                self.api_version.chars().take(20).collect::<String>()
+                record::excerpt(&self.api_version, 20)
             ))),
         }
     }

@@ -17,6 +17,7 @@ use issuers::{Answer, Provider, TokenRefusal, VerifiedLogIn};
 use jiff::{SignedDuration, Timestamp};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::{Refusal, carry_out};
+use record::{escaped_excerpt, excerpt};
 
 use super::{FORM_BYTES_MAX, log_in, own};
 use crate::app::App;
@@ -48,7 +49,7 @@ fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpErro
     let name = route.raw("{provider}");
     let provider = app.providers.iter().find(|provider| provider.settings().name == name);
     provider.ok_or_else(|| {
-        let shown: String = name.chars().take(80).collect();
+        let shown = excerpt(name, 80);
         HttpError::not_found(format!("there is no identity provider `{shown}`"))
     })
 }
@@ -365,5 +366,5 @@ impl From<HttpError> for Failure {
 
 /// A text of a provider on a page and in the log: shortened, on one line.
 fn shown(text: &str) -> String {
-    text.chars().take(200).collect::<String>().escape_debug().to_string()
+    escaped_excerpt(text, 200)
 }

@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::request::Parts;
 use markup::{Format, Options, RenderedText};
 use operations::articles::{Base, DeleteArticle};
-use record::{Digest, Serial};
+use record::{Digest, Serial, excerpt};
 
 use super::{BYTES_MAX, Breadcrumbs, admit_editor, attachments, link};
 use crate::app::App;
@@ -116,7 +116,7 @@ impl Draft {
     fn of(fields: &Fields) -> Result<Draft, HttpError> {
         let base = fields.one("base")?;
         let base: Revision = base.parse().map_err(|_| {
-            let shown: String = base.chars().take(80).collect();
+            let shown = excerpt(base, 80);
             let detail = format!("`{}` is no version: a number was expected", shown.escape_debug());
             HttpError::bad_request(detail)
         })?;
@@ -196,7 +196,7 @@ pub(crate) async fn edit(
         "save" => editing.save(sender, draft).await,
         "delete" => editing.delete(sender, draft).await,
         other => {
-            let shown: String = other.chars().take(80).collect();
+            let shown = excerpt(other, 80);
             let detail = format!(
                 "`{}` is not known here: `preview`, `save` or `delete` was expected",
                 shown.escape_debug()

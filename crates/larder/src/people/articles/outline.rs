@@ -57,9 +57,9 @@ fn path_of(article: &Article) -> String {
 fn titled(article: Option<&Article>, label: &str) -> String {
     let content = article.and_then(|article| article.latest()?.content());
     let title = content.and_then(|content| content.title.as_deref()).unwrap_or(label);
-    match title.char_indices().nth(LABEL_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", title[..end].trim_end()),
-        None => title.to_owned(),
+    match record::excerpt(title, LABEL_CHARS_MAX) {
+        start if start.len() < title.len() => format!("{}…", start.trim_end()),
+        _ => title.to_owned(),
     }
 }
 

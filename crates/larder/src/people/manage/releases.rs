@@ -169,7 +169,7 @@ pub(crate) async fn list_releases(
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let query = record::excerpt(query.unwrap_or_default().trim(), 200).to_owned();
     let wanted = [query.to_lowercase().replace(['_', '.'], "-")];
     let now = Timestamp::now();
     let found = stage.names_with(&wanted).filter(|name| {
@@ -227,7 +227,7 @@ async fn page(
     let chosen = match version.filter(|version| versions.contains(version)) {
         Some(version) => Some(Chosen::of(project, version, may_remove)),
         None if version.is_some() && said.done.is_empty() && said.problem.is_empty() => {
-            let version: String = version.unwrap_or_default().chars().take(80).collect();
+            let version = record::excerpt(version.unwrap_or_default(), 80);
             let detail = format!("{} has no version `{version}` of {name}", named.stage);
             return Err(HttpError::not_found(detail));
         }

@@ -6,13 +6,12 @@ use account::{Portion, Principal};
 use markup::{Format, Options, RenderedText};
 use pypi::devpi::{MetadataBytes, metadata_digests};
 use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView, required_name};
-use record::Digest;
+use record::{Digest, shortened};
 use serde_json::{Map, Value};
 use url::Url;
 
 use crate::front::display::in_path;
 use crate::people::rendered::{Key, rendered};
-use state::text::shortened;
 
 /// Lines of a list on the page, and characters of one.
 const LINES_MAX: usize = 200;

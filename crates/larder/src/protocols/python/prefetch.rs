@@ -34,7 +34,6 @@ use crate::app::prefetches::{Busy, Prefetch};
 use crate::front::body::{BodyError, Received, parsed};
 use crate::front::error::HttpError;
 use crate::routes::Endpoint;
-use state::text::shortened;
 
 /// The purpose, as a refusal names it.
 const PURPOSE: &str = "fetching files ahead";
@@ -169,10 +168,10 @@ async fn parsed_lock(
     let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(
         || "the lock".to_owned(),
-        |name| format!("`{}`", shortened(&name, NAME_CHARS_MAX).escape_debug()),
+        |name| format!("`{}`", record::shortened(&name, NAME_CHARS_MAX).escape_debug()),
     );
     let unusable = |problem: &str| {
-        let problem = shortened(problem, MESSAGE_CHARS_MAX);
+        let problem = record::shortened(problem, MESSAGE_CHARS_MAX);
         Refused::rule(StatusCode::UNPROCESSABLE_ENTITY, format_args!("{name}: {problem}"))
     };
     let expected = "a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected";

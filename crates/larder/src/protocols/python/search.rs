@@ -16,7 +16,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use pypi::policy::shown_versions;
 use pypi::{Judge, Project, ProjectName, RefusedFiles, ResolutionOrder, Stage, Version};
-use record::Digest;
+use record::{Digest, excerpt};
 use resources::turns::Turns;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -178,9 +178,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
             };
             let said = bytes.and_then(|bytes| serde_json::from_slice::<Summary>(&bytes).ok());
             let mut summary = said.unwrap_or_default().summary;
-            if let Some((end, _)) = summary.char_indices().nth(SUMMARY_CHARS_MAX) {
-                summary.truncate(end);
-            }
+            summary.truncate(excerpt(&summary, SUMMARY_CHARS_MAX).len());
             Ok(summary)
         }
     });

@@ -1,7 +1,7 @@
 //! [`WebhookShape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
 
 use pypi::{ProjectName, StageName};
-use record::ChangeKind;
+use record::{ChangeKind, excerpt};
 use serde_json::{Value, json};
 
 use super::purges::Cache;
@@ -48,7 +48,7 @@ impl WebhookShape {
 impl Chat {
     /// A message for people that says `text`, which mentions nobody, whatever is in it.
     pub(crate) fn message(self, text: &str) -> Vec<u8> {
-        let cut: String = text.chars().take(CHARACTERS_MAX).collect();
+        let cut = excerpt(text, CHARACTERS_MAX);
         let body = match self {
             Chat::Discord => json!({"content": cut, "allowed_mentions": {"parse": []}}),
             Chat::Slack => {
