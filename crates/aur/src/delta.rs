@@ -259,7 +259,7 @@ impl Delta {
         if bytes > bytes_max {
             return Err(DeltaError::TooMuch);
         }
-        let mut out = HashingWriter { out, hasher: Sha256::new() };
+        let mut out = HashingWriter::new(out);
         for part in &self.parts {
             match part {
                 DeltaPart::Text(text) => out.write_all(text.as_bytes())?,
@@ -272,7 +272,7 @@ impl Delta {
                 }
             }
         }
-        match hex::encode(out.hasher.finalize()) == self.head.to {
+        match out.finish().1 == self.head.to {
             true => Ok(()),
             false => Err(DeltaError::Damaged),
         }
@@ -284,21 +284,33 @@ impl Delta {
     }
 }
 
-/// Hashes what is written.
-struct HashingWriter<'out, W> {
-    out: &'out mut W,
+/// A writer that hashes the bytes on their way.
+pub struct HashingWriter<W> {
+    inner: W,
     hasher: Sha256,
 }
 
-impl<W: Write> Write for HashingWriter<'_, W> {
+impl<W: Write> HashingWriter<W> {
+    /// Hashes what is written to `inner`.
+    pub fn new(inner: W) -> HashingWriter<W> {
+        HashingWriter { inner, hasher: Sha256::new() }
+    }
+
+    /// Returns the inner writer, and the digest in hexadecimal.
+    pub fn finish(self) -> (W, String) {
+        (self.inner, hex::encode(self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
+        let count = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..count]);
         Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.inner.flush()
     }
 }
 

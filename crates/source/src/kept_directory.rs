@@ -2,14 +2,14 @@
 //!
 //! a new file, written under [`KeptDirectory::aside`] -> renamed by its owner -> [`KeptDirectory::remember`]. `source.json` has what
 //! is remembered, and names the file's digest: if the machine stops between the two renames, that information is not used.
-//! [`copy`] into [`HashingWriter`] writes a file and computes its digest on the way.
+//! [`copy`] into an [`aur::delta::HashingWriter`] writes a file and computes its digest on the way.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use aur::delta::HashingWriter;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, Validators};
@@ -169,34 +169,5 @@ pub(crate) fn copy(
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(cause) => return Err(SourceError::File { path: input_path.to_owned(), cause }),
         }
-    }
-}
-
-/// A writer that hashes the bytes on their way.
-pub(crate) struct HashingWriter<W> {
-    inner: W,
-    hasher: Sha256,
-}
-
-impl<W: Write> HashingWriter<W> {
-    pub(crate) fn new(inner: W) -> HashingWriter<W> {
-        HashingWriter { inner, hasher: Sha256::new() }
-    }
-
-    /// Returns the inner writer, and the digest in hexadecimal.
-    pub(crate) fn finish(self) -> (W, String) {
-        (self.inner, hex::encode(self.hasher.finalize()))
-    }
-}
-
-impl<W: Write> Write for HashingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

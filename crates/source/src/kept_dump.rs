@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::Compressed;
+use aur::delta::HashingWriter;
 use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp};
-use super::kept_directory::{COPY_BUFFER_BYTES, HashingWriter, KeptDirectory, copy, unwritten};
+use super::kept_directory::{COPY_BUFFER_BYTES, KeptDirectory, copy, unwritten};
 use super::lock::DataDirLock;
 
 /// The name of the kept dump, the AUR's own.

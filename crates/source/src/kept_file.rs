@@ -6,9 +6,11 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
+use aur::delta::HashingWriter;
+
 use super::SourceError;
 use super::arrival::Arrival;
-use super::kept_directory::{HashingWriter, KeptDirectory, copy, unwritten};
+use super::kept_directory::{KeptDirectory, copy, unwritten};
 
 /// The place of the last good arrival. The caller holds the lock of the data directory.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aur::delta::Delta;
+use aur::delta::{Delta, HashingWriter};
 use flate2::bufread::MultiGzDecoder;
 use futures_util::future::BoxFuture;
 use reqwest::header::{HeaderMap, LAST_MODIFIED};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::SourceError;
 use super::arrival::{Arrival, FileReader, Update, Validators};
-use super::kept_directory::{COPY_BUFFER_BYTES, HashingWriter};
+use super::kept_directory::COPY_BUFFER_BYTES;
 use super::kept_dump::{GZIP_MAGIC, KEPT_FILE_NAME};
 use super::url::{SpoolWriter, retry_after, text};
 
