@@ -113,59 +113,11 @@ impl Urls {
 
 impl<'text> Deserialize<'text> for Urls {
     fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(UrlsVisitor)
-    }
-}
-
-struct UrlsVisitor;
-
-impl<'text> Visitor<'text> for UrlsVisitor {
-    type Value = Urls;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Urls, A::Error> {
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Urls::default())
-    }
-
-    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Urls, A::Error> {
-        let mut urls = Vec::new();
-        while urls.len() < Locations::URLS_MAX
-            && let Some(FlatValue(item)) = items.next_element::<FlatValue<0>>()?
-        {
-            if let Value::String(url) = item {
-                urls.push(url);
-            }
-        }
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Urls(urls))
+        let items = match from.deserialize_any(FlatVisitor::<0, { Locations::URLS_MAX }>)? {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        Ok(Urls(items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()))
     }
 }
 
@@ -223,13 +175,16 @@ impl<const MEMBERS: usize> FlatValue<MEMBERS> {
 
 impl<'text, const MEMBERS: usize> Deserialize<'text> for FlatValue<MEMBERS> {
     fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(FlatVisitor::<MEMBERS>).map(FlatValue)
+        from.deserialize_any(FlatVisitor::<MEMBERS, 0>).map(FlatValue)
     }
 }
 
-struct FlatVisitor<const MEMBERS: usize>;
+/// Keeps at most so many members of an object, and so many texts of a list.
+struct FlatVisitor<const MEMBERS: usize, const TEXTS: usize>;
 
-impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
+impl<'text, const MEMBERS: usize, const TEXTS: usize> Visitor<'text>
+    for FlatVisitor<MEMBERS, TEXTS>
+{
     type Value = Value;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,8 +216,16 @@ impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
     }
 
     fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut kept = Vec::new();
+        while kept.len() < TEXTS
+            && let Some(FlatValue(item)) = items.next_element::<FlatValue<0>>()?
+        {
+            if item.is_string() {
+                kept.push(item);
+            }
+        }
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
+        Ok(if TEXTS == 0 { Value::Null } else { kept.into() })
     }
 
     fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Value, A::Error> {
