@@ -24,7 +24,7 @@ mod edit;
 mod group_map;
 mod identify;
 mod limits;
-mod linked;
+mod linked_identities;
 mod login;
 mod name;
 mod password;
@@ -53,7 +53,7 @@ pub use identify::{
     Identification, PasswordCheck, Refusal, identify, identify_elsewhere, identify_session,
 };
 pub use limits::{IndexPattern, IndexPatternError, Limits, Object, Portion, Restriction};
-pub use linked::{
+pub use linked_identities::{
     LINKED_PER_USER_MAX, LastLink, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError,
     ProvedIdentity, identity_digest, link, log_in_linked, unlink,
 };

@@ -13,7 +13,7 @@ use imbl::{OrdMap, OrdSet};
 use crate::article::{Article, LinkTarget};
 use crate::attachment::{self, Attachments};
 use crate::name::normalize;
-use crate::recent::RecentArticles;
+use crate::recent_articles::RecentArticles;
 use crate::record::{key, parse, parse_key, render};
 use crate::search::Search;
 use crate::tree::{self, Tree, Visibility, VisibleTree};

@@ -13,7 +13,7 @@ use crate::catalogue::{
 };
 use crate::ecosystem::{APPLICATION, ECOSYSTEMS, Ecosystem};
 use crate::random::Random;
-use crate::text;
+use crate::sentences;
 use crate::words::Words;
 
 /// How often of 1,000 a base has 0, 1, 2 to 3, 4 to 7, … 1,024 to 2,800 votes.
@@ -226,10 +226,10 @@ impl<'a> Writer<'a> {
 
     fn description(&mut self, ecosystem: &Ecosystem, stem: &str, variant: usize) -> String {
         let templates = match self.random.below(1000) {
-            0..12 => text::NON_ASCII,
-            12..26 => text::MARKED,
-            26..28 => text::BACKSLASHED,
-            _ if ecosystem.descriptions.is_empty() => text::APPLICATION,
+            0..12 => sentences::NON_ASCII,
+            12..26 => sentences::MARKED,
+            26..28 => sentences::BACKSLASHED,
+            _ if ecosystem.descriptions.is_empty() => sentences::APPLICATION,
             _ => ecosystem.descriptions,
         };
         let mut description = self.sentence(templates, stem);
@@ -246,7 +246,7 @@ impl<'a> Writer<'a> {
     fn sentence(&mut self, templates: &[&str], stem: &str) -> String {
         let template = self.random.pick(templates);
         let mut sentence = String::new();
-        text::fill(&mut sentence, template, stem, self.words, &mut self.random);
+        sentences::fill(&mut sentence, template, stem, self.words, &mut self.random);
         sentence
     }
 
@@ -257,7 +257,7 @@ impl<'a> Writer<'a> {
         }
         let mut url = String::new();
         if let Some(home) = ecosystem.home.filter(|_| self.random.in_1000(600)) {
-            text::fill(&mut url, home, stem, self.words, &mut self.random);
+            sentences::fill(&mut url, home, stem, self.words, &mut self.random);
             return Some(url);
         }
         let _ = match self.random.below(20) {
@@ -365,7 +365,7 @@ impl<'a> Writer<'a> {
             && !name.contains(ATTEST)
         {
             self.attested += 1;
-            return Some(self.sentence(text::ATTESTING, shared.stem));
+            return Some(self.sentence(sentences::ATTESTING, shared.stem));
         }
         if self.random.in_1000(20) {
             return None;

@@ -4,8 +4,8 @@
 //! beside the file. Everything else in these files stays. A file with a password in it is readable by its owner only.
 
 mod edits;
+mod file_change;
 mod ini;
-mod written;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use self::edits::credentials_in_pypirc;
 use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
-pub use self::written::{Change, Undo};
+pub use self::file_change::{Change, Undo};
 
 /// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);

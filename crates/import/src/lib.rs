@@ -20,7 +20,7 @@
 
 mod article_folder;
 mod articles;
-mod articles_out;
+mod articles_export;
 pub mod clients;
 mod devpi;
 mod intake;
@@ -33,7 +33,7 @@ mod writer;
 
 pub use article_folder::Omission;
 pub use articles::{ArticlesImport, ArticlesReport, import_articles};
-pub use articles_out::{ArticlesExport, ExportReport, export_articles};
+pub use articles_export::{ArticlesExport, ExportReport, export_articles};
 pub use devpi::{DevpiImport, import_devpi};
 pub use osv::{OsvImport, OsvReport, import_osv};
 pub use report::{ImportCounts, MirrorCounts, Remark, Report};

@@ -20,7 +20,7 @@ use serde::Serialize;
 use store::BlobStore;
 
 use crate::article_folder::{Omission, whole_prefix};
-use crate::articles_out::write_blob;
+use crate::articles_export::write_blob;
 
 /// What to export as a static site.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use super::disk::{EntryFile, EntryHead, Key};
 use super::flights::{Flight, lost};
 use super::pages::{PATIENCE, Subject};
-use super::shared::{CONTENT_BYTES_MAX, Kind};
+use super::shared_cache::{CONTENT_BYTES_MAX, Kind};
 use super::sink::Sink;
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, milliseconds, turn};

@@ -16,8 +16,8 @@ mod flights;
 mod pages;
 mod plans;
 pub mod prefetch;
-mod recent;
-mod shared;
+mod recent_requests;
+mod shared_cache;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -44,8 +44,8 @@ use self::download::Progress;
 use self::flights::{FetchResult, Flights};
 use self::pages::Subject;
 use self::plans::Plans;
-use self::recent::RecentRequests;
-use self::shared::SharedCache;
+use self::recent_requests::RecentRequests;
+use self::shared_cache::SharedCache;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
@@ -53,7 +53,7 @@ pub use self::ahead::Ahead;
 pub use self::download::{Body, FileAnswer, MirroredFile};
 pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, StaleReason};
 pub use self::plans::Stream;
-pub use self::recent::{Requests, SPANS, UpstreamState};
+pub use self::recent_requests::{Requests, SPANS, UpstreamState};
 pub use self::transfer::{TransferReport, export};
 pub use self::upstream::UpstreamError;
 

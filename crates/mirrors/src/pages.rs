@@ -23,7 +23,7 @@ use self::answer::{Answer, UpstreamAnswer};
 pub use self::follower::FollowerPage;
 use super::disk::EntryHead;
 use super::flights::{FetchResult, Flight, landed};
-use super::shared::{FetchedEntry, Kind, page_of};
+use super::shared_cache::{FetchedEntry, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 

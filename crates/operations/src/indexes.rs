@@ -7,7 +7,7 @@ use pypi::change::stage as change;
 use pypi::index_log::{Deed, DeedKind};
 use pypi::{ConfigEdit, StageConfig, StageName};
 
-use crate::noted::entries_of_change;
+use crate::audit_notes::entries_of_change;
 use crate::publishing::{check_publishers, entries_of_publishers};
 use crate::rights::{check_bases, check_keeper};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};

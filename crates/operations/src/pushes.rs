@@ -12,8 +12,8 @@ use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Judge, ProjectName, Stage, StageName, StatusMarker};
 use record::Digest;
 
+use crate::audit_notes::{ServedFile, entries_of_approved};
 use crate::carry_out::OldBlobs;
-use crate::noted::{ServedFile, entries_of_approved};
 use crate::rights::{IndexPart, no_replacing, reader, uploader};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 

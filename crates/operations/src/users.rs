@@ -9,8 +9,8 @@ use account::{
 };
 use pypi::change::stage;
 
+use crate::audit_notes::entries_of_change;
 use crate::log_ins::check_password_of;
-use crate::noted::entries_of_change;
 use crate::{Basis, Decided, Denied, Name, Operation, Refusal, Right, Rule};
 
 /// The refusal of a change of users or tokens, with its cause: what the token lacks, or who may.

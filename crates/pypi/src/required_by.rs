@@ -2,11 +2,11 @@
 //!
 //! the names in the metadata of each project's newest version ([`RequiredNames`]) -> [`RequiredBy::set`], once a commit changed
 //! the project -> [`RequiredBy::requiring`], for a page. Most of it is frozen in sorted arrays (`base`). Later changes
-//! (`recent`) are in mutable sets, which are a bounded part of the whole; when there are too many, [`RequiredBy::compacted`]
+//! (`recent_requirers`) are in mutable sets, which are a bounded part of the whole; when there are too many, [`RequiredBy::compacted`]
 //! makes new arrays of both. This module does not know who may see a stage.
 
 mod base;
-mod recent;
+mod recent_requirers;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use imbl::OrdSet;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use self::base::{Base, Place};
-use self::recent::RecentRequirers;
+use self::recent_requirers::RecentRequirers;
 use crate::{ProjectName, Snapshot, StageName};
 
 /// Names that are taken from the metadata of one version; the rest is left out.

@@ -22,7 +22,7 @@ mod postgres;
 mod presence;
 mod read;
 mod reader;
-mod recent;
+mod recent_records;
 mod replica;
 mod restore;
 mod rows;
@@ -54,7 +54,7 @@ pub use wake::Look;
 use error::{commit_error, is_damage, open_error};
 use observed_store::{Anchor, ObservedStore};
 use read::{EachRecord, ReadStop, Sink};
-use recent::{LastRead, MarkingSink, UnknownRecord};
+use recent_records::{LastRead, MarkingSink, UnknownRecord};
 use wake::Wake;
 use writer::{Request, Writer};
 

@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
                 shared.stem.to_ascii_uppercase()
             } else {
                 let mut alias = String::new();
-                text::push_capitalised(&mut alias, shared.stem);
+                sentences::push_capitalised(&mut alias, shared.stem);
                 alias + "Engine"
             };
             push_new(&mut provides, alias);

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use imbl::OrdSet;
 
-use super::recent::RecentRequirers;
+use super::recent_requirers::RecentRequirers;
 use crate::{ProjectName, StageName};
 
 /// A position among the places.

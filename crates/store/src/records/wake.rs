@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{ReadError, Rewound};
 use super::log_events::LogEvents;
 use super::observed_store::{Anchor, Mark, ObservedStore};
-use super::recent::{LastRead, RecentRecords};
+use super::recent_records::{LastRead, RecentRecords};
 use super::sqlite;
 use super::watch::{Stamps, Watch};
 
