@@ -113,7 +113,7 @@ impl FromStr for AclEntry {
             Some(group) => group.parse().map(AclEntry::Group),
             None => text.parse().map(AclEntry::User),
         };
-        let shown = || text.chars().take(80).collect::<String>().escape_debug().to_string();
+        let shown = || record::escaped_excerpt(text, 80);
         entry.map_err(|source| AclError { entry: shown(), source })
     }
 }

@@ -76,7 +76,7 @@ impl CiIdentity {
     pub fn name(&self) -> String {
         let of = ["repository", "project_path", "email", "sub"];
         let subject = of.iter().find_map(|claim| self.claim(claim)).unwrap_or("?");
-        let subject: String = subject.chars().take(Self::NAME_CHARS_MAX).collect();
+        let subject = record::excerpt(subject, Self::NAME_CHARS_MAX);
         format!("{} {}", self.issuer, subject.escape_debug())
     }
 }
@@ -86,7 +86,7 @@ impl FromStr for IssuerKind {
 
     fn from_str(text: &str) -> Result<IssuerKind, IssuerKindError> {
         let found = IssuerKind::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or_else(|| IssuerKindError(text.chars().take(80).collect()))
+        found.ok_or_else(|| IssuerKindError(record::excerpt(text, 80).into()))
     }
 }
 

@@ -85,7 +85,7 @@ impl FromStr for GroupLine {
     type Err = GroupLineError;
 
     fn from_str(text: &str) -> Result<GroupLine, GroupLineError> {
-        let error = || GroupLineError(text.chars().take(200).collect());
+        let error = || GroupLineError(record::excerpt(text, 200).into());
         let (outside, here) = text.rsplit_once('=').ok_or_else(error)?;
         let (outside, here) = (outside.trim(), here.trim());
         if outside == "*" {

@@ -14,13 +14,13 @@ use record::Digest;
 use sha2::Sha256;
 
 use crate::{
-    Credentials, Identity, Limits, LoginText, LoginTokenError, Means, Password, PasswordHash,
+    AuthMethod, Credentials, Identity, Limits, LoginText, LoginTokenError, Password, PasswordHash,
     Principal, Scopes, SessionText, Snapshot, TokenId, TokenText, UploadToken, User, UserName,
 };
 
 /// The result of identifying credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identified {
+pub enum Identification {
     /// Their owner.
     Known(Principal),
     /// Their owner is known only after this check.
@@ -88,10 +88,10 @@ pub enum Refusal {
 }
 
 /// Identifies the owner of `credentials`, as of `snapshot`, at `now`.
-pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) -> Identified {
+pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) -> Identification {
     let identity = match credentials {
         Credentials::Password { user, password } => {
-            return Identified::NeedsPasswordCheck(password_check(snapshot, user, password));
+            return Identification::NeedsPasswordCheck(password_check(snapshot, user, password));
         }
         Credentials::Token(token) => match by_token(snapshot, token, now) {
             Err(Refusal::TokenUnknown { id }) => return by_upload_token(snapshot, id, token, now),
@@ -100,8 +100,8 @@ pub fn identify(snapshot: &Snapshot, credentials: &Credentials, now: Timestamp) 
         Credentials::Login { user, login } => by_login(snapshot, user.as_ref(), login, now),
     };
     match identity {
-        Ok(identity) => Identified::Known(Principal::User(identity)),
-        Err(refusal) => Identified::Refused(refusal),
+        Ok(identity) => Identification::Known(Principal::User(identity)),
+        Err(refusal) => Identification::Refused(refusal),
     }
 }
 
@@ -123,7 +123,7 @@ pub fn identify_session(
 /// [`Refusal::Password`], if there is no such user or the user is disabled, too.
 pub fn identify_elsewhere(snapshot: &Snapshot, name: &UserName) -> Result<Principal, Refusal> {
     let user = snapshot.user(name).ok_or_else(|| Refusal::Password { user: name.clone() })?;
-    admitted(user, Means::Password, Scopes::ALL, None).map(Principal::User)
+    admitted(user, AuthMethod::Password, Scopes::ALL, None).map(Principal::User)
 }
 
 pub(crate) fn by_session(
@@ -137,7 +137,7 @@ pub(crate) fn by_session(
     // These are digests of random bytes, so the time of the comparison reveals nothing.
     let found = stored.sessions.iter().find(|session| session.secret_digest == *secret_digest);
     found.filter(|session| session.holds(user, now)).ok_or_else(ended)?;
-    let means = Means::Session { secret_digest: *secret_digest, serial: stored.serial };
+    let means = AuthMethod::Session { secret_digest: *secret_digest, serial: stored.serial };
     admitted(user, means, Scopes::ALL, None)
 }
 
@@ -145,7 +145,7 @@ fn password_check(snapshot: &Snapshot, name: &UserName, password: &Password) -> 
     let user = snapshot.user(name);
     let hash = user.and_then(|user| user.password_hash.clone());
     let outcome = match (user, &hash) {
-        (Some(user), Some(_)) => admitted(user, Means::Password, Scopes::ALL, None),
+        (Some(user), Some(_)) => admitted(user, AuthMethod::Password, Scopes::ALL, None),
         _ => Err(Refusal::Password { user: name.clone() }),
     };
     PasswordCheck {
@@ -191,7 +191,7 @@ fn by_token(snapshot: &Snapshot, text: &TokenText, now: Timestamp) -> Result<Ide
     if let Some(expired_at) = token.expires_at.filter(|_| token.is_expired(now)) {
         return Err(Refusal::TokenExpired { id, expired_at });
     }
-    admitted(user, Means::Token(id), token.scopes, token.limits.clone())
+    admitted(user, AuthMethod::Token(id), token.scopes, token.limits.clone())
 }
 
 fn by_upload_token(
@@ -199,13 +199,13 @@ fn by_upload_token(
     id: TokenId,
     text: &TokenText,
     now: Timestamp,
-) -> Identified {
+) -> Identification {
     let found = snapshot.upload_token(id).ok_or(Refusal::TokenUnknown { id });
     let valid = found.and_then(|token| {
         upload_token(token, &text.secret_digest(), now)
             .map(|()| Principal::Publisher(token.clone()))
     });
-    valid.map_or_else(Identified::Refused, Identified::Known)
+    valid.map_or_else(Identification::Refused, Identification::Known)
 }
 
 /// Whether an upload token has this secret, and is valid at `now`.
@@ -236,19 +236,19 @@ fn by_login(
         return Err(Refusal::LoginOfAnother { user: said.clone() });
     }
     let expires_at = login.expires_at().ok_or(LoginTokenError::Notation)?;
-    admitted(user, Means::Login { expires_at }, Scopes::ALL, None)
+    admitted(user, AuthMethod::Login { expires_at }, Scopes::ALL, None)
 }
 
 pub(crate) fn admitted(
     user: &Arc<User>,
-    means: Means,
+    means: AuthMethod,
     scopes: Scopes,
     limits: Option<Arc<Limits>>,
 ) -> Result<Identity, Refusal> {
     if user.is_disabled {
         let user = user.name.clone();
         return Err(match means {
-            Means::Password => Refusal::Password { user },
+            AuthMethod::Password => Refusal::Password { user },
             _ => Refusal::Disabled { user },
         });
     }
@@ -342,9 +342,9 @@ mod tests {
     /// Runs a check where one is needed; the answer as text, and the scopes.
     fn settled(snapshot: &Snapshot, credentials: &Credentials, second: i64) -> String {
         let outcome = match identify(snapshot, credentials, at(second)) {
-            Identified::Known(principal) => Ok(principal),
-            Identified::NeedsPasswordCheck(check) => check.run(),
-            Identified::Refused(refusal) => Err(refusal),
+            Identification::Known(principal) => Ok(principal),
+            Identification::NeedsPasswordCheck(check) => check.run(),
+            Identification::Refused(refusal) => Err(refusal),
         };
         match outcome {
             Ok(Principal::User(identity)) => {
@@ -382,7 +382,7 @@ mod tests {
             let credentials = Credentials::from_user_and_password(user, "x").expect("credentials");
             match identify(&snapshot, &credentials, at(0)) {
                 // A hash shows only its cost.
-                Identified::NeedsPasswordCheck(check) => format!("{:?}", check.hash),
+                Identification::NeedsPasswordCheck(check) => format!("{:?}", check.hash),
                 other => panic!("{other:?}"),
             }
         };
@@ -414,7 +414,7 @@ mod tests {
         let print = |users: &[User], name: &str, password: &str, key: u8| {
             let credentials = Credentials::from_user_and_password(name, password);
             match identify(&snapshot_of(users), &credentials.expect("credentials"), at(0)) {
-                Identified::NeedsPasswordCheck(check) => check.fingerprint(&[key; 32]),
+                Identification::NeedsPasswordCheck(check) => check.fingerprint(&[key; 32]),
                 other => panic!("{other:?}"),
             }
         };
@@ -507,17 +507,19 @@ mod tests {
         let (text, token) = token_of(&alice());
         let first = with_token(&snapshot_of(&[alice()]), &token);
         let proved = |credentials: &Credentials| match identify(&first, credentials, at(0)) {
-            Identified::Known(principal) => principal,
-            Identified::NeedsPasswordCheck(check) => check.run().expect("it is right"),
-            Identified::Refused(refusal) => panic!("{refusal}"),
+            Identification::Known(principal) => principal,
+            Identification::NeedsPasswordCheck(check) => check.run().expect("it is right"),
+            Identification::Refused(refusal) => panic!("{refusal}"),
         };
         let by_token = proved(&Credentials::Token(text));
         let password = Credentials::from_user_and_password("alice", "secret");
         let by_password = proved(&password.expect("credentials"));
         let expires_at = at(20);
         let Principal::User(identity) = &by_password else { panic!("a user") };
-        let by_login =
-            Principal::User(Identity { means: Means::Login { expires_at }, ..identity.clone() });
+        let by_login = Principal::User(Identity {
+            means: AuthMethod::Login { expires_at },
+            ..identity.clone()
+        });
         let with = |user: User| with_token(&snapshot_of(&[user]), &token);
         let hash = Password::attempt("other").hash([1; 16]);
         let unknown = "the token `larder_72cd6e8422c4_…` is not known here: it was revoked, or is \

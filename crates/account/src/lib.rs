@@ -24,7 +24,7 @@ mod edit;
 mod group_map;
 mod identify;
 mod limits;
-mod linked;
+mod linked_identities;
 mod login;
 mod name;
 mod password;
@@ -50,19 +50,19 @@ pub use device::{DEVICE_LOG_IN_SECONDS, DeviceLogIn};
 pub use edit::{EditError, EditRules, Field, ProfileEdit, UserEdit};
 pub use group_map::{GroupLine, GroupLineError, GroupMap};
 pub use identify::{
-    Identified, PasswordCheck, Refusal, identify, identify_elsewhere, identify_session,
+    Identification, PasswordCheck, Refusal, identify, identify_elsewhere, identify_session,
 };
-pub use limits::{IndexPattern, IndexPatternError, Lack, Limits, Object, Portion};
-pub use linked::{
+pub use limits::{IndexPattern, IndexPatternError, Limits, Object, Portion, Restriction};
+pub use linked_identities::{
     LINKED_PER_USER_MAX, LastLink, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError,
     ProvedIdentity, identity_digest, link, log_in_linked, unlink,
 };
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
 pub use password::{Password, PasswordError, PasswordHash, PasswordHashError};
-pub use pending_log_in::{PENDING_LOG_IN_SECONDS, PendingLogIn, Shown};
+pub use pending_log_in::{OidcValue, PENDING_LOG_IN_SECONDS, PendingLogIn};
 pub use policy::{Forbidden, UserPolicy};
-pub use principal::{Identity, Means, Principal};
+pub use principal::{AuthMethod, Identity, Principal};
 pub use scope::{Scope, ScopeError, Scopes};
 pub use session::{SESSIONS_PER_USER_MAX, Session, SessionText, SessionTextError, Sessions};
 pub use snapshot::Snapshot;

@@ -67,7 +67,7 @@ pub struct Limits {
 
 /// What the credentials of a user lack, whatever the user's rights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lack {
+pub enum Restriction {
     /// The scope.
     #[error("this token lacks the scope `{scope}`", scope = .0.as_str())]
     Scope(Scope),
@@ -204,13 +204,13 @@ fn asked_for(scope: Scope, object: Object<'_>, is_named: impl Fn(&str) -> bool) 
     format!("{verb} {what}")
 }
 
-impl Lack {
-    pub(crate) fn of_publisher(called: String, scope: Scope, object: Object<'_>) -> Lack {
-        Lack::Publisher { called, what: asked_for(scope, object, |_| false) }
+impl Restriction {
+    pub(crate) fn of_publisher(called: String, scope: Scope, object: Object<'_>) -> Restriction {
+        Restriction::Publisher { called, what: asked_for(scope, object, |_| false) }
     }
 
-    pub(crate) fn beyond(limits: &Arc<Limits>, scope: Scope, object: Object<'_>) -> Lack {
-        Lack::Limits { limits: limits.clone(), what: limits.beyond(scope, object) }
+    pub(crate) fn beyond(limits: &Arc<Limits>, scope: Scope, object: Object<'_>) -> Restriction {
+        Restriction::Limits { limits: limits.clone(), what: limits.beyond(scope, object) }
     }
 }
 
@@ -234,10 +234,7 @@ impl FromStr for IndexPattern {
 
     /// Reads `user/index` or `user/*`; slashes around it do not count, as people copy them from URLs.
     fn from_str(text: &str) -> Result<IndexPattern, IndexPatternError> {
-        let error = || {
-            let shown = text.chars().take(300).collect::<String>();
-            IndexPatternError::NotTwoSegments(shown.escape_debug().to_string())
-        };
+        let error = || IndexPatternError::NotTwoSegments(record::escaped_excerpt(text, 300));
         let (user, index) = text.trim_matches('/').split_once('/').ok_or_else(error)?;
         let user: UserName = user.parse()?;
         if index == "*" {

@@ -82,7 +82,7 @@ impl Password {
 
     /// A password as it was sent, to be checked. A text that is too long stays too long to match.
     pub fn attempt(text: &str) -> Password {
-        Password(text.chars().take(Password::BYTES_MAX + 1).collect())
+        Password(record::excerpt(text, Password::BYTES_MAX + 1).into())
     }
 
     /// The text.

@@ -36,7 +36,7 @@ pub struct PendingLogIn {
 
 /// What a log-in shows to the provider, or gets back from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum OidcValue {
     /// Proves that the answer belongs to this browser.
     State,
     /// Proves that the identity token was made for this log-in.
@@ -98,13 +98,13 @@ impl LoginSecret {
     }
 
     /// The state, the nonce or the verifier of a log-in.
-    pub fn shown(&self, pending: &PendingLogIn, what: Shown) -> String {
+    pub fn shown(&self, pending: &PendingLogIn, what: OidcValue) -> String {
         let mac = self.pending_mac(what.purpose(), &pending.signed());
         BASE64_URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())
     }
 
     /// Whether this is that text. In constant time.
-    pub fn has_shown(&self, pending: &PendingLogIn, what: Shown, text: &str) -> bool {
+    pub fn has_shown(&self, pending: &PendingLogIn, what: OidcValue, text: &str) -> bool {
         let mac = self.pending_mac(what.purpose(), &pending.signed());
         let text = BASE64_URL_SAFE_NO_PAD.decode(text);
         text.is_ok_and(|text| mac.verify_slice(&text).is_ok())
@@ -122,12 +122,12 @@ impl LoginSecret {
     }
 }
 
-impl Shown {
+impl OidcValue {
     fn purpose(self) -> &'static str {
         match self {
-            Shown::State => "state",
-            Shown::Nonce => "nonce",
-            Shown::Verifier => "verifier",
+            OidcValue::State => "state",
+            OidcValue::Nonce => "nonce",
+            OidcValue::Verifier => "verifier",
         }
     }
 }
@@ -170,22 +170,22 @@ mod tests {
     #[test]
     fn what_is_shown_holds_for_one_log_in_and_one_purpose() {
         let (secret, one) = (LoginSecret::new([1; 32]), pending(None));
-        let state = secret.shown(&one, Shown::State);
+        let state = secret.shown(&one, OidcValue::State);
         // PKCE wants 43 to 128 characters.
         assert_eq!(state.len(), 43);
-        assert!(secret.has_shown(&one, Shown::State, &state));
-        assert!(!secret.has_shown(&one, Shown::Nonce, &state));
-        assert_ne!(state, secret.shown(&one, Shown::Verifier));
+        assert!(secret.has_shown(&one, OidcValue::State, &state));
+        assert!(!secret.has_shown(&one, OidcValue::Nonce, &state));
+        assert_ne!(state, secret.shown(&one, OidcValue::Verifier));
         for other in [
             PendingLogIn { provider: "other".to_owned(), ..one.clone() },
             PendingLogIn { random: [8; 32], ..one.clone() },
             PendingLogIn { next: "/".to_owned(), ..one.clone() },
             PendingLogIn { links: Some(Digest::of(b"x")), ..one.clone() },
         ] {
-            assert!(!secret.has_shown(&other, Shown::State, &state), "{other:?}");
+            assert!(!secret.has_shown(&other, OidcValue::State, &state), "{other:?}");
         }
         for text in ["", "x", &state[1..], &format!("{state}A")] {
-            assert!(!secret.has_shown(&one, Shown::State, text), "{text}");
+            assert!(!secret.has_shown(&one, OidcValue::State, text), "{text}");
         }
     }
 }

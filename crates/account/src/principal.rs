@@ -7,8 +7,8 @@ use record::{Digest, Expected, Key, Serial};
 
 use crate::identify::{admitted, by_session, upload_token};
 use crate::{
-    GroupName, Lack, Limits, LoginTokenError, Object, Refusal, Scope, Scopes, Snapshot, TokenId,
-    UploadToken, User, UserName, session_key, token_key, upload_token_key, user_key,
+    GroupName, Limits, LoginTokenError, Object, Refusal, Restriction, Scope, Scopes, Snapshot,
+    TokenId, UploadToken, User, UserName, session_key, token_key, upload_token_key, user_key,
 };
 
 /// The sender of a request, while that is answered. Cheap to clone.
@@ -30,7 +30,7 @@ pub struct Identity {
     /// The user, as of the snapshot that was asked.
     pub user: Arc<User>,
     /// How the sender proved it.
-    pub means: Means,
+    pub means: AuthMethod,
     /// What the credentials may be used for: [`Scopes::ALL`] except for tokens.
     pub scopes: Scopes,
     /// What the credentials are limited to; `None` except for limited tokens.
@@ -39,7 +39,7 @@ pub struct Identity {
 
 /// How a sender proved who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum AuthMethod {
     /// Their password.
     Password,
     /// A login, which they got for their password a while ago.
@@ -63,7 +63,12 @@ pub enum Means {
 impl Principal {
     /// `user` on their own behalf, with nothing to limit them: for the command line, and for tests.
     pub fn on_the_machine(user: Arc<User>) -> Principal {
-        Principal::User(Identity { user, means: Means::Machine, scopes: Scopes::ALL, limits: None })
+        Principal::User(Identity {
+            user,
+            means: AuthMethod::Machine,
+            scopes: Scopes::ALL,
+            limits: None,
+        })
     }
 
     /// This sender as of a later snapshot, at `now`. The credentials are not sent again, but they must still be valid: the user
@@ -88,23 +93,23 @@ impl Principal {
         let with_same_password =
             found.filter(|user| user.password_hash == proved.user.password_hash);
         let (user, scopes, limits) = match proved.means {
-            Means::Password => (with_same_password, Scopes::ALL, None),
-            Means::Machine => (found, Scopes::ALL, None),
-            Means::Login { expires_at } if expires_at <= now => {
+            AuthMethod::Password => (with_same_password, Scopes::ALL, None),
+            AuthMethod::Machine => (found, Scopes::ALL, None),
+            AuthMethod::Login { expires_at } if expires_at <= now => {
                 let user = name.clone();
                 return Err(LoginTokenError::Expired { user, expired_at: expires_at }.into());
             }
-            Means::Login { .. } => {
+            AuthMethod::Login { .. } => {
                 let ended = || LoginTokenError::Ended { user: name.clone() };
                 (Some(with_same_password.ok_or_else(ended)?), Scopes::ALL, None)
             }
-            Means::Session { secret_digest, .. } => {
+            AuthMethod::Session { secret_digest, .. } => {
                 let ended = || Refusal::SessionEnded { user: name.clone() };
                 let user = with_same_password.ok_or_else(ended)?;
                 let identity = by_session(snapshot, &user.name, &secret_digest, now)?;
                 return Ok(Principal::User(identity));
             }
-            Means::Token(id) => {
+            AuthMethod::Token(id) => {
                 let token = snapshot.token(id);
                 let token = token.filter(|token| found.is_some_and(|user| token.belongs_to(user)));
                 let token = token.ok_or(Refusal::TokenUnknown { id })?;
@@ -131,10 +136,10 @@ impl Principal {
         let user = &identity.user;
         let mut records = vec![(user_key(&user.name), Expected::At(user.serial))];
         // A token is made and revoked, and never changed.
-        if let Means::Token(id) = identity.means {
+        if let AuthMethod::Token(id) = identity.means {
             records.push((token_key(id), Expected::Present));
         }
-        if let Means::Session { serial, .. } = identity.means {
+        if let AuthMethod::Session { serial, .. } = identity.means {
             records.push((session_key(&user.name), Expected::At(serial)));
         }
         records
@@ -181,19 +186,19 @@ impl Principal {
     }
 
     /// What the credentials lack for `scope` of `object`. It does not check the user's rights; `None` if anonymous.
-    pub fn lack(&self, scope: Scope, object: Object<'_>) -> Option<Lack> {
+    pub fn lack(&self, scope: Scope, object: Object<'_>) -> Option<Restriction> {
         let identity = match self {
             Principal::Anonymous => return None,
             Principal::User(identity) => identity,
             Principal::Publisher(token) => {
-                return Some(Lack::of_publisher(token.identity.name(), scope, object));
+                return Some(Restriction::of_publisher(token.identity.name(), scope, object));
             }
         };
         if !identity.scopes.admit(scope) {
-            return Some(Lack::Scope(scope));
+            return Some(Restriction::Scope(scope));
         }
         let limits = identity.limits.as_ref().filter(|limits| !limits.admit(object))?;
-        Some(Lack::beyond(limits, scope, object))
+        Some(Restriction::beyond(limits, scope, object))
     }
 
     /// Whether this is a user whose credentials may be used for `scope` of `object`. Says nothing about rights.

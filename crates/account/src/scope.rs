@@ -134,7 +134,7 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Scope, ScopeError> {
         let found = Scope::EVERY.into_iter().find(|scope| scope.as_str() == text);
-        found.ok_or_else(|| ScopeError(text.chars().take(80).collect()))
+        found.ok_or_else(|| ScopeError(record::excerpt(text, 80).into()))
     }
 }
 

@@ -9,7 +9,7 @@ use imbl::{HashMap, OrdMap, OrdSet};
 use jiff::Timestamp;
 use record::{Digest, Key, Record, Serial, UnreadableReason, UnreadableRecord};
 
-use crate::linked::LinkedIdentities;
+use crate::linked_identities::LinkedIdentities;
 use crate::record::{
     Subject, linked_key, login_secret_key, read_linked, read_login_secret, read_sessions,
     read_token, read_token_use, read_upload_token, read_user, session_key, subject, token_key,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::{
-    CiIdentity, Identity, IssuerKind, Limits, Means, Principal, Scopes, TokenId, User, UserName,
+    AuthMethod, CiIdentity, Identity, IssuerKind, Limits, Principal, Scopes, TokenId, User,
+    UserName,
 };
 
 pub(crate) fn name(text: &str) -> UserName {
@@ -28,13 +29,18 @@ pub(crate) fn anonymous() -> Principal {
 
 pub(crate) fn with_password(text: &str, groups: &[&str]) -> Principal {
     let user = Arc::new(user(text, groups));
-    Principal::User(Identity { user, means: Means::Password, scopes: Scopes::ALL, limits: None })
+    Principal::User(Identity {
+        user,
+        means: AuthMethod::Password,
+        scopes: Scopes::ALL,
+        limits: None,
+    })
 }
 
 pub(crate) fn with_token(text: &str, groups: &[&str], scopes: &str) -> Principal {
     Principal::User(Identity {
         user: Arc::new(user(text, groups)),
-        means: Means::Token("0123456789ab".parse::<TokenId>().expect("an id")),
+        means: AuthMethod::Token("0123456789ab".parse::<TokenId>().expect("an id")),
         scopes: scopes.parse().expect("scopes"),
         limits: None,
     })

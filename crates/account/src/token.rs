@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use record::{Digest, Serial};
+use record::{Digest, Serial, excerpt};
 
 use crate::{Limits, Scopes, User, UserName};
 
@@ -135,7 +135,7 @@ impl FromStr for TokenId {
                 let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
                 Ok(TokenId([a, b, c, d, e, f]))
             }
-            _ => Err(TokenIdError(text.chars().take(80).collect())),
+            _ => Err(TokenIdError(excerpt(text, 80).into())),
         }
     }
 }

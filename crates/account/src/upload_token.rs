@@ -178,7 +178,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{at, ci_identity, name};
-    use crate::{Credentials, Identified, identify};
+    use crate::{Credentials, Identification, identify};
 
     fn minted(snapshot: &Snapshot, number: u8, second: i64) -> Result<Snapshot, MintError> {
         let proof = Digest::of(&[number]);
@@ -245,11 +245,13 @@ mod tests {
             let credentials = Credentials::from_user_and_password("__token__", text);
             identify(&snapshot, &credentials.expect("credentials"), at(second))
         };
-        let Identified::Known(principal) = found(&text.reveal(), 899) else { panic!("not known") };
+        let Identification::Known(principal) = found(&text.reveal(), 899) else {
+            panic!("not known")
+        };
         assert_eq!(principal.user_name(), None);
         assert_eq!(principal.identity(), None);
         assert_eq!(principal.called().as_deref(), Some("https://ci.example org/repo"));
-        assert!(matches!(found(&text.reveal(), 900), Identified::Refused(_)), "it has expired");
+        assert!(matches!(found(&text.reveal(), 900), Identification::Refused(_)), "it has expired");
         assert!(principal.as_of(&snapshot, at(899)).is_ok());
         assert!(principal.as_of(&snapshot, at(900)).is_err());
         assert!(principal.as_of(&Snapshot::new(), at(1)).is_err(), "its record is gone");

@@ -21,7 +21,7 @@ pub struct Article {
 
 /// The target of links to a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Linked {
+pub(crate) enum LinkTarget {
     Nothing,
     Text,
     Picture,
@@ -170,14 +170,14 @@ impl Article {
         self.revisions.is_empty() && self.unreadable.is_empty()
     }
 
-    pub(crate) fn linked(&self) -> Linked {
+    pub(crate) fn linked(&self) -> LinkTarget {
         match self.latest().map(|facts| (facts.content(), facts.redirect())) {
             Some((Some(content), _)) if content.content_type.essence().starts_with("image/") => {
-                Linked::Picture
+                LinkTarget::Picture
             }
-            Some((Some(_), _)) => Linked::Text,
-            Some((None, Some(_))) => Linked::Redirect,
-            _ => Linked::Nothing,
+            Some((Some(_), _)) => LinkTarget::Text,
+            Some((None, Some(_))) => LinkTarget::Redirect,
+            _ => LinkTarget::Nothing,
         }
     }
 

@@ -27,7 +27,7 @@ pub struct AttachmentNameError {
 
 /// How the bytes of a file are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentAs {
+pub struct Disposition {
     /// The media type.
     pub media_type: &'static str,
     /// Whether a browser shows it; otherwise it saves it.
@@ -126,19 +126,19 @@ impl AttachmentName {
     }
 
     /// How a file with this name is sent.
-    pub fn sent_as(&self) -> SentAs {
+    pub fn sent_as(&self) -> Disposition {
         let ending = self.0.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
         let ending = ending.unwrap_or_default();
         if let Some((_, media_type)) = PICTURES.iter().find(|(known, _)| *known == ending) {
-            return SentAs { media_type, is_inline: true };
+            return Disposition { media_type, is_inline: true };
         }
         if TEXTS.contains(&ending.as_str()) {
-            return SentAs { media_type: "text/plain; charset=utf-8", is_inline: true };
+            return Disposition { media_type: "text/plain; charset=utf-8", is_inline: true };
         }
         // Browsers do not show a PDF inside a sandbox.
         let media_type =
             if ending == "pdf" { "application/pdf" } else { "application/octet-stream" };
-        SentAs { media_type, is_inline: false }
+        Disposition { media_type, is_inline: false }
     }
 
     /// Whether an article shows a file with this name as a picture.
@@ -215,7 +215,7 @@ mod tests {
     fn what_a_browser_could_run_is_saved() {
         let check = |name: &str, media_type: &'static str, is_inline: bool| {
             let sent = AttachmentName::parse(name).expect(name).sent_as();
-            assert_eq!(sent, SentAs { media_type, is_inline }, "{name}");
+            assert_eq!(sent, Disposition { media_type, is_inline }, "{name}");
         };
         check("a.png", "image/png", true);
         check("a.html.PNG", "image/png", true);

@@ -81,9 +81,8 @@ impl ContentType {
     /// # Errors
     /// [`ContentTypeError`] if `text` is not a media type.
     pub fn parse(text: &str) -> Result<ContentType, ContentTypeError> {
-        ContentType::parse_with(text, |text| Arc::from(text)).ok_or_else(|| {
-            ContentTypeError(text.chars().take(80).flat_map(char::escape_default).collect())
-        })
+        ContentType::parse_with(text, |text| Arc::from(text))
+            .ok_or_else(|| ContentTypeError(record::excerpt(text, 80).escape_default().to_string()))
     }
 
     /// Checks `text` as [`ContentType::parse`] does; `keep` allocates the result, or shares one that exists.

@@ -15,9 +15,9 @@
 //! and sees their bytes only to describe, compare and merge them. It does no I/O, reads no clock and knows no HTTP.
 
 mod article;
-mod attach;
 mod attachment;
 mod attachment_name;
+mod attachment_write;
 mod content;
 mod difference;
 mod front_matter;
@@ -28,7 +28,7 @@ mod merge;
 mod name;
 mod one_line;
 mod path;
-mod recent;
+mod recent_articles;
 mod record;
 pub mod render;
 mod revision;
@@ -43,14 +43,14 @@ pub mod tree;
 mod write;
 
 pub use article::Article;
-pub use attach::{
-    AttachmentError, AttachmentLimits, AttachmentWrite, CheckedAttachment, Condition,
-};
 pub use attachment::{
     ATTACHMENT_CHANGES_MAX, ATTACHMENTS_KIND, Attachment, AttachmentAct, AttachmentChange,
     Attachments, attachments_key,
 };
-pub use attachment_name::{AttachmentName, AttachmentNameError, SentAs};
+pub use attachment_name::{AttachmentName, AttachmentNameError, Disposition};
+pub use attachment_write::{
+    AttachmentError, AttachmentLimits, AttachmentWrite, CheckedAttachment, Condition,
+};
 pub use content::{Content, ContentType, ContentTypeError, Inspector, is_text};
 pub use difference::{Difference, DifferenceError, DifferenceLimits, Side, difference};
 pub use front_matter::{FrontMatter, front_matter, tag};
@@ -66,6 +66,6 @@ pub use snapshot::{Applied, ListQuery, Page, Snapshot, article_of_record};
 pub use tag::RevisionTag;
 pub use text_index::TextIndex;
 pub use write::{
-    Act, Announced, Change, Checked, Limits, RENAMED_RECORDS_MAX, Redirect, Stale, WriteError,
-    resolve_base,
+    AnnouncedText, Change, CheckedWrite, Limits, RENAMED_RECORDS_MAX, Redirect, StaleWrite,
+    WriteAction, WriteError, resolve_base,
 };

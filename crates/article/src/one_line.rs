@@ -17,9 +17,7 @@ pub(crate) fn one_line(text: &str) -> Option<String> {
             break;
         }
     }
-    if let Some((end, _)) = title.char_indices().nth(CHARS_MAX) {
-        title.truncate(end);
-    }
+    title.truncate(record::excerpt(&title, CHARS_MAX).len());
     let title = crate::name::normalize(title.trim_end());
     (!title.is_empty()).then_some(title)
 }

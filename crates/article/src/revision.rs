@@ -48,7 +48,7 @@ impl FromStr for Revision {
             crate::name::is_number(text) && (text == "0" || !text.starts_with('0'));
         match text.parse() {
             Ok(number) if is_one_spelling => Ok(Revision(number)),
-            _ => Err(RevisionError(text.chars().take(80).collect())),
+            _ => Err(RevisionError(record::excerpt(text, 80).into())),
         }
     }
 }

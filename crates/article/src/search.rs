@@ -29,13 +29,13 @@ pub struct SearchIndex {
 pub(crate) struct Search {
     base: Option<Arc<SearchIndex>>,
     /// The articles that changed since the index was built, by name.
-    delta: OrdMap<ArticleName, Changed>,
+    delta: OrdMap<ArticleName, TextChange>,
     /// Grows with each change.
     generation: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Changed {
+struct TextChange {
     generation: u64,
     /// The folded text; `None` if the article was purged.
     text: Option<Arc<str>>,
@@ -79,7 +79,7 @@ impl Search {
     /// Records that `name` is now searched by `text`, or has been purged if that is `None`.
     pub(crate) fn change(&mut self, name: ArticleName, text: Option<String>) {
         self.generation += 1;
-        let changed = Changed { generation: self.generation, text: text.map(Arc::from) };
+        let changed = TextChange { generation: self.generation, text: text.map(Arc::from) };
         self.delta.insert(name, changed);
     }
 

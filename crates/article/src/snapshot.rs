@@ -10,13 +10,13 @@ use ::record::{Key, Record, Serial, UnreadableReason, UnreadableRecord};
 use imbl::ordmap::DiffItem;
 use imbl::{OrdMap, OrdSet};
 
-use crate::article::{Article, Linked};
+use crate::article::{Article, LinkTarget};
 use crate::attachment::{self, Attachments};
 use crate::name::normalize;
-use crate::recent::Recent;
+use crate::recent_articles::RecentArticles;
 use crate::record::{key, parse, parse_key, render};
 use crate::search::Search;
-use crate::tree::{self, Sight, Tree, View};
+use crate::tree::{self, Tree, Visibility, VisibleTree};
 use crate::{ATTACHMENTS_KIND, ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
 /// Articles of the search index that are looked up first: more than a page has.
@@ -31,7 +31,7 @@ pub struct Snapshot {
     search: Search,
     changed_at: Serial,
     linked_at: Serial,
-    recent: Recent,
+    recent: RecentArticles,
     /// Redirects, by where they lead.
     redirects: OrdMap<ArticleName, OrdSet<(ArticleName, Revision)>>,
     /// Articles that are in lists, by their tags.
@@ -230,7 +230,7 @@ impl Snapshot {
     ) {
         let known = self.articles.get(name);
         let searched_before = known.map(|article| article.searched_text());
-        let linked_before = known.map_or(Linked::Nothing, |article| article.linked());
+        let linked_before = known.map_or(LinkTarget::Nothing, |article| article.linked());
         let order_before = known.and_then(|article| tree::order(article));
         let written_before = known.and_then(|article| article.written_at());
         let tags_before = known.map(|article| article.tags()).unwrap_or_default();
@@ -471,8 +471,8 @@ impl Snapshot {
     }
 
     /// The pages in their folders, as a reader sees them.
-    pub fn tree<'a>(&'a self, sight: Sight<'a>) -> View<'a> {
-        View::new(&self.articles, &self.tree, sight)
+    pub fn tree<'a>(&'a self, sight: Visibility<'a>) -> VisibleTree<'a> {
+        VisibleTree::new(&self.articles, &self.tree, sight)
     }
 
     /// The articles that `query` asks for.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use ::record::{Batch, Expected, Key, KeyState, Mismatch, Record, Serial};
 use jiff::Timestamp;
 
-use crate::{Act, ArticleName, Change, Checked, Content, Limits, Revision, Snapshot, WriteError};
+use crate::{
+    ArticleName, Change, CheckedWrite, Content, Limits, Revision, Snapshot, WriteAction, WriteError,
+};
 
 /// Commits batches as the real store does, and applies each to a snapshot.
 #[derive(Default)]
@@ -43,7 +45,7 @@ impl Store {
         Ok(serial)
     }
 
-    pub(crate) fn check(&self, change: &Change) -> Result<Checked, WriteError> {
+    pub(crate) fn check(&self, change: &Change) -> Result<CheckedWrite, WriteError> {
         change.check(&self.snapshot, &Limits::default())
     }
 
@@ -69,24 +71,24 @@ pub(crate) fn at() -> Timestamp {
     "2026-01-02T03:04:05.123456789Z".parse().expect("a time")
 }
 
-fn change(text: &str, base: u32, author: &str, comment: &str, act: Act) -> Change {
+fn change(text: &str, base: u32, author: &str, comment: &str, act: WriteAction) -> Change {
     let (author, comment) = (author.to_owned(), comment.to_owned());
     Change { name: name(text), base: Revision(base), author, comment, at: at(), act }
 }
 
 pub(crate) fn put(text: &str, base: u32, content: &str) -> Change {
     let content = Content::of(content.as_bytes(), Some("text/markdown")).expect("a media type");
-    change(text, base, "ada", " why \n", Act::Put(content))
+    change(text, base, "ada", " why \n", WriteAction::Put(content))
 }
 
 pub(crate) fn delete(text: &str, base: u32) -> Change {
-    change(text, base, "bob", "", Act::Delete)
+    change(text, base, "bob", "", WriteAction::Delete)
 }
 
 pub(crate) fn restore(text: &str, base: u32, from: Option<u32>) -> Change {
-    change(text, base, "cyd", "", Act::Restore(from.map(Revision)))
+    change(text, base, "cyd", "", WriteAction::Restore(from.map(Revision)))
 }
 
 pub(crate) fn rename(text: &str, base: u32, to: &str) -> Change {
-    change(text, base, "dan", " better", Act::Rename(name(to)))
+    change(text, base, "dan", " better", WriteAction::Rename(name(to)))
 }

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 pub use self::document::{Document, Link, TEXT_BYTES_MAX};
 pub use self::question::{Question, WORDS_MAX};
-use self::segment::{Entry, Ranked, Segment};
-pub use self::snippet::Piece;
+use self::segment::{Entry, RankedHit, Segment};
+pub use self::snippet::SnippetPart;
 use crate::ArticleName;
 
 /// Articles of segments that are merged at once: some milliseconds.
@@ -34,11 +34,11 @@ const LINKING_MAX: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct TextIndex {
     /// The oldest first, and so about the largest. Of an article's entries, one at most is not gone.
-    parts: Vec<Part>,
+    parts: Vec<LiveSegment>,
 }
 
 #[derive(Clone, Debug)]
-struct Part {
+struct LiveSegment {
     segment: Arc<Segment>,
     /// A bit for each of its articles that has changed since.
     gone: Vec<u64>,
@@ -48,13 +48,13 @@ struct Part {
 /// Segments that should become one. The index may change while they are merged.
 #[derive(Debug)]
 pub struct Merge {
-    parts: Vec<Part>,
+    parts: Vec<LiveSegment>,
 }
 
 /// The outcome of a [`Merge`].
 #[derive(Debug)]
-pub struct Merged {
-    of: Vec<Part>,
+pub struct MergedSegment {
+    of: Vec<LiveSegment>,
     segment: Segment,
 }
 
@@ -84,19 +84,19 @@ pub struct SearchResults {
 }
 
 /// The best documents of a segment. Their order is that of their names, so no name has to be looked up.
-struct Best {
+struct TopHits {
     limit: usize,
-    ranked: Vec<Ranked>,
+    ranked: Vec<RankedHit>,
     /// There are enough that are better than this.
     worst: u64,
 }
 
-impl Best {
-    fn new(limit: usize) -> Best {
-        Best { limit, ranked: Vec::new(), worst: u64::MAX }
+impl TopHits {
+    fn new(limit: usize) -> TopHits {
+        TopHits { limit, ranked: Vec::new(), worst: u64::MAX }
     }
 
-    fn add(&mut self, one: Ranked) {
+    fn add(&mut self, one: RankedHit) {
         if one.order < self.worst {
             self.ranked.push(one);
             if self.ranked.len() > 4 * self.limit {
@@ -113,16 +113,16 @@ impl Best {
         self.ranked.truncate(self.limit);
     }
 
-    fn finish(mut self) -> Vec<Ranked> {
+    fn finish(mut self) -> Vec<RankedHit> {
         self.cut();
         self.ranked
     }
 }
 
-impl Part {
-    fn new(segment: Segment) -> Part {
+impl LiveSegment {
+    fn new(segment: Segment) -> LiveSegment {
         let gone = vec![0; segment.len().div_ceil(64)];
-        Part { segment: Arc::new(segment), gone, gone_count: 0 }
+        LiveSegment { segment: Arc::new(segment), gone, gone_count: 0 }
     }
 
     fn is_gone(&self, doc: usize) -> bool {
@@ -147,19 +147,19 @@ impl Part {
     }
 }
 
-fn merged(parts: &[Part]) -> Segment {
+fn merged(parts: &[LiveSegment]) -> Segment {
     let segments: Vec<_> =
         parts.iter().map(|part| (&*part.segment, move |doc: usize| part.is_gone(doc))).collect();
     Segment::merged(&segments)
 }
 
 /// The parts to merge: the last two neighbours of similar size, or one that is mostly gone.
-fn unbalanced(parts: &[Part]) -> Option<std::ops::Range<usize>> {
+fn unbalanced(parts: &[LiveSegment]) -> Option<std::ops::Range<usize>> {
     // What is gone of the larger one counts: after a start many are exactly twice as large as the next one, and the first change
     // of an article in it would merge them.
     let at = parts.windows(2).rposition(|pair| pair[0].segment.len() < 2 * pair[1].len());
     let pair = at.map(|at| at..at + 2);
-    pair.or_else(|| parts.iter().position(Part::is_mostly_gone).map(|at| at..at + 1))
+    pair.or_else(|| parts.iter().position(LiveSegment::is_mostly_gone).map(|at| at..at + 1))
 }
 
 impl TextIndex {
@@ -177,7 +177,7 @@ impl TextIndex {
         let entries = latest.into_iter().filter_map(|(name, it)| Some(Entry::of(name, &it?)));
         let segment = Segment::of(entries);
         if segment.len() > 0 {
-            next.parts.push(Part::new(segment));
+            next.parts.push(LiveSegment::new(segment));
         }
         next.parts.retain(|part| part.len() > 0);
         next.merge_small();
@@ -185,17 +185,17 @@ impl TextIndex {
     }
 
     fn merge_small(&mut self) {
-        let is_small = |part: &Part| part.segment.len() <= SMALL_MAX;
+        let is_small = |part: &LiveSegment| part.segment.len() <= SMALL_MAX;
         let small = self.parts.iter().rev().take_while(|part| is_small(part)).count();
         let from = self.parts.len() - small;
         while let Some(range) = unbalanced(&self.parts[from..]) {
             let range = range.start + from..range.end + from;
-            let total: usize = self.parts[range.clone()].iter().map(Part::len).sum();
+            let total: usize = self.parts[range.clone()].iter().map(LiveSegment::len).sum();
             if total > SMALL_MAX {
                 break;
             }
             let segment = merged(&self.parts[range.clone()]);
-            let part = (segment.len() > 0).then(|| Part::new(segment));
+            let part = (segment.len() > 0).then(|| LiveSegment::new(segment));
             self.parts.splice(range, part);
         }
     }
@@ -208,14 +208,15 @@ impl TextIndex {
 
     /// The index with the outcome of a merge. One of segments that it no longer has changes nothing.
     #[must_use]
-    pub fn with(&self, merged: Merged) -> TextIndex {
-        let Merged { of, segment } = merged;
-        let is_same = |(one, other): (&Part, &Part)| Arc::ptr_eq(&one.segment, &other.segment);
+    pub fn with(&self, merged: MergedSegment) -> TextIndex {
+        let MergedSegment { of, segment } = merged;
+        let is_same =
+            |(one, other): (&LiveSegment, &LiveSegment)| Arc::ptr_eq(&one.segment, &other.segment);
         let mut places = self.parts.windows(of.len().max(1));
         let Some(at) = places.position(|parts| parts.iter().zip(&of).all(is_same)) else {
             return self.clone();
         };
-        let mut part = Part::new(segment);
+        let mut part = LiveSegment::new(segment);
         let mut next = self.clone();
         // Removes what was removed during the merge.
         for (now, before) in self.parts[at..].iter().zip(&of) {
@@ -231,7 +232,7 @@ impl TextIndex {
 
     /// How many articles it has.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.parts.iter().map(LiveSegment::len).sum()
     }
 
     /// Whether it has no articles.
@@ -263,7 +264,7 @@ impl TextIndex {
         }
         let mut best: Vec<(u32, Hit)> = Vec::new();
         for part in &self.parts {
-            let mut ranked = Best::new(limit);
+            let mut ranked = TopHits::new(limit);
             let is_whole = part.segment.search(question, |one| {
                 let is_shown = || is_shown.is_none_or(|is| is(part.segment.name(one.doc())));
                 if !part.is_gone(one.doc()) && is_shown() {
@@ -315,9 +316,9 @@ impl TextIndex {
 
 impl Merge {
     /// Merges the segments. Takes time in proportion to their size.
-    pub fn run(self) -> Merged {
+    pub fn run(self) -> MergedSegment {
         let segment = merged(&self.parts);
-        Merged { of: self.parts, segment }
+        MergedSegment { of: self.parts, segment }
     }
 }
 

@@ -34,12 +34,12 @@ pub(crate) type Articles = OrdMap<ArticleName, Arc<Article>>;
 pub(crate) struct Tree {
     /// The order of each entry, by its path.
     entries: OrdMap<Arc<str>, i32>,
-    sorted: OrdSet<Place>,
+    sorted: OrdSet<TreePosition>,
 }
 
 /// The place of an entry in its folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TreePosition {
     folder: Arc<str>,
     order: i32,
     path: Arc<str>,
@@ -47,7 +47,7 @@ struct Place {
 
 /// What a reader may see: what they may not read is in no answer.
 #[derive(Clone, Copy)]
-pub struct Sight<'a> {
+pub struct Visibility<'a> {
     /// Whether they may read the article of this name.
     pub article: &'a dyn Fn(&str) -> bool,
     /// Whether they may read all articles whose names begin like this.
@@ -71,7 +71,7 @@ pub struct Entry<'a> {
 
 /// A part of a folder's entries, around one of them.
 #[derive(Clone, Debug, Default)]
-pub struct Part<'a> {
+pub struct EntryWindow<'a> {
     /// The entries, in order.
     pub entries: Vec<Entry<'a>>,
     /// Whether there may be others before them.
@@ -161,21 +161,21 @@ impl Tree {
         let new = || if path == name.as_str() { name.shared().clone() } else { path.into() };
         let shared = known.as_ref().map_or_else(new, |(path, _)| path.clone());
         if let Some((path, order)) = known {
-            self.sorted.remove(&Place { folder: folder.clone(), order, path });
+            self.sorted.remove(&TreePosition { folder: folder.clone(), order, path });
         }
         match order {
             Some(order) => {
                 self.entries.insert(shared.clone(), order);
-                self.sorted.insert(Place { folder, order, path: shared });
+                self.sorted.insert(TreePosition { folder, order, path: shared });
             }
             None => _ = self.entries.remove(path),
         }
     }
 
-    fn place(&self, path: &str) -> Option<Place> {
+    fn place(&self, path: &str) -> Option<TreePosition> {
         let (path, order) = self.entries.get_key_value(path)?;
         let folder = folder_of(path)?.into();
-        Some(Place { folder, order: *order, path: path.clone() })
+        Some(TreePosition { folder, order: *order, path: path.clone() })
     }
 
     /// The entries of a folder, in order; the iterator works from both ends.
@@ -192,39 +192,43 @@ impl Tree {
     }
 
     /// The entries after this one in its folder, in order.
-    fn after(&self, place: Place) -> impl Iterator<Item = &str> {
+    fn after(&self, place: TreePosition) -> impl Iterator<Item = &str> {
         let end = end(&place.folder);
         self.sorted.range((Bound::Excluded(place), Bound::Excluded(end))).map(|it| &*it.path)
     }
 
     /// The entries before this one in its folder, the nearest first.
-    fn before(&self, place: Place) -> impl Iterator<Item = &str> {
+    fn before(&self, place: TreePosition) -> impl Iterator<Item = &str> {
         let range = (Bound::Included(start(&place.folder)), Bound::Excluded(place));
         self.sorted.range(range).rev().map(|it| &*it.path)
     }
 }
 
 /// Where the entries of a folder begin.
-fn start(folder: &str) -> Place {
-    Place { folder: folder.into(), order: i32::MIN, path: "".into() }
+fn start(folder: &str) -> TreePosition {
+    TreePosition { folder: folder.into(), order: i32::MIN, path: "".into() }
 }
 
 /// Where they end: no folder has a name between the two.
-fn end(folder: &str) -> Place {
-    Place { folder: format!("{folder}\0").into(), order: i32::MIN, path: "".into() }
+fn end(folder: &str) -> TreePosition {
+    TreePosition { folder: format!("{folder}\0").into(), order: i32::MIN, path: "".into() }
 }
 
 /// The tree as a reader sees it.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct VisibleTree<'a> {
     articles: &'a Articles,
     tree: &'a Tree,
-    sight: Sight<'a>,
+    sight: Visibility<'a>,
 }
 
-impl<'a> View<'a> {
-    pub(crate) fn new(articles: &'a Articles, tree: &'a Tree, sight: Sight<'a>) -> View<'a> {
-        View { articles, tree, sight }
+impl<'a> VisibleTree<'a> {
+    pub(crate) fn new(
+        articles: &'a Articles,
+        tree: &'a Tree,
+        sight: Visibility<'a>,
+    ) -> VisibleTree<'a> {
+        VisibleTree { articles, tree, sight }
     }
 
     /// The page of the folder or article at this path.
@@ -270,21 +274,21 @@ impl<'a> View<'a> {
     }
 
     /// The first entries of a folder, at most `count_max`.
-    pub fn first(&self, folder: &str, count_max: usize) -> Part<'a> {
+    pub fn first(&self, folder: &str, count_max: usize) -> EntryWindow<'a> {
         let mut found = self.tree.all_in(folder);
         let (entries, is_more_after) = self.taken(&mut found, count_max);
-        Part { entries, is_more_before: false, is_more_after }
+        EntryWindow { entries, is_more_before: false, is_more_after }
     }
 
     /// The entries of the folder after this one, at most `count_max`.
-    pub fn following(&self, path: &str, count_max: usize) -> Part<'a> {
-        let Some(place) = self.tree.place(path) else { return Part::default() };
+    pub fn following(&self, path: &str, count_max: usize) -> EntryWindow<'a> {
+        let Some(place) = self.tree.place(path) else { return EntryWindow::default() };
         let (entries, is_more_after) = self.taken(&mut self.tree.after(place), count_max);
-        Part { entries, is_more_before: true, is_more_after }
+        EntryWindow { entries, is_more_before: true, is_more_after }
     }
 
     /// The entry and those around it in its folder, at most `count_max`. Without the entry, the first ones.
-    pub fn around(&self, path: &str, count_max: usize) -> Part<'a> {
+    pub fn around(&self, path: &str, count_max: usize) -> EntryWindow<'a> {
         let own = self.tree.entries.get_key_value(path).and_then(|(path, _)| self.entry(path));
         let (Some(own), Some(place)) = (own, self.tree.place(path)) else {
             return self.first(folder_of(path).unwrap_or_default(), count_max);
@@ -298,7 +302,7 @@ impl<'a> View<'a> {
         let room = count_max.saturating_sub(entries.len());
         is_more_after |= after.len() > room;
         entries.extend(after.into_iter().take(room));
-        Part { entries, is_more_before, is_more_after }
+        EntryWindow { entries, is_more_before, is_more_after }
     }
 
     /// Entries at most `count_max`, and whether there may be more.

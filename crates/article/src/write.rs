@@ -21,7 +21,7 @@ use crate::{Article, ArticleName, Content, Kind, Revision, RevisionFacts, Snapsh
 
 use self::rename::rename;
 
-pub use self::refusal::{Stale, WriteError};
+pub use self::refusal::{StaleWrite, WriteError};
 pub use self::rename::{RECORDS_MAX as RENAMED_RECORDS_MAX, Redirect};
 
 /// Bounds on what a write may contain.
@@ -53,12 +53,12 @@ pub struct Change {
     /// The current time; kept in whole microseconds.
     pub at: Timestamp,
     /// What is done.
-    pub act: Act,
+    pub act: WriteAction,
 }
 
 /// What a write does to the article.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum WriteAction {
     /// Gives it this text, whose blob is stored before the batch is committed.
     Put(Content),
     /// Deletes it: the name is empty from then on, its history stays.
@@ -73,7 +73,7 @@ pub enum Act {
 
 /// A write that passed its checks against a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedWrite {
     /// The batch to commit.
     pub batch: Batch,
     /// The article.
@@ -106,8 +106,12 @@ pub fn resolve_base(
     let latest = snapshot.latest(name);
     let is_creation = if_none_match.is_some_and(|value| is_listed(value, |_| false));
     let refused = |latest: &Arc<RevisionFacts>, base| {
-        let stale =
-            Stale { name: name.clone(), base, latest: latest.clone(), has_same_content: false };
+        let stale = StaleWrite {
+            name: name.clone(),
+            base,
+            latest: latest.clone(),
+            has_same_content: false,
+        };
         Err(WriteError::Precondition(Box::new(stale)))
     };
     if is_creation && let Some(latest) = latest.filter(|latest| !latest.is_deleted()) {
@@ -138,7 +142,7 @@ pub fn resolve_base(
 
 /// A text that has not arrived yet: what is known of it without its content.
 #[derive(Clone, Copy, Debug)]
-pub struct Announced<'text> {
+pub struct AnnouncedText<'text> {
     /// The article.
     pub name: &'text ArticleName,
     /// The revision that the text was made from.
@@ -149,13 +153,13 @@ pub struct Announced<'text> {
     pub comment: &'text str,
 }
 
-impl Announced<'_> {
-    /// Checks all that [`Change::check`] checks of a [`Act::Put`], except what depends on its content.
+impl AnnouncedText<'_> {
+    /// Checks all that [`Change::check`] checks of a [`WriteAction::Put`], except what depends on its content.
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that the write breaks whatever it contains.
     pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<(), WriteError> {
-        let Announced { name, base, author, comment } = *self;
+        let AnnouncedText { name, base, author, comment } = *self;
         check_author(author, comment.trim(), limits)?;
         check_base(None, name, snapshot.article(name), base)?;
         next(name, base).map(drop)
@@ -167,20 +171,20 @@ impl Change {
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that the write breaks.
-    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<CheckedWrite, WriteError> {
         let Change { name, base, author, comment, at, act } = self;
         let (base, comment) = (*base, comment.trim());
         check_author(author, comment, limits)?;
         let article = snapshot.article(name);
-        if let Act::Put(content) = act {
+        if let WriteAction::Put(content) = act {
             check_size(content, limits)?;
         }
         check_base(Some(act), name, article, base)?;
         let kind = match act {
-            Act::Put(content) => Kind::Put(content.clone()),
-            Act::Delete => Kind::Deleted,
-            Act::Restore(from) => restored(name, article, *from)?,
-            Act::Rename(to) => return rename(self, to, snapshot),
+            WriteAction::Put(content) => Kind::Put(content.clone()),
+            WriteAction::Delete => Kind::Deleted,
+            WriteAction::Restore(from) => restored(name, article, *from)?,
+            WriteAction::Rename(to) => return rename(self, to, snapshot),
         };
         let revision = next(name, base)?;
         let at = whole_microseconds(*at);
@@ -206,7 +210,7 @@ impl Change {
             Kind::Deleted | Kind::Redirect { .. } => None,
         };
         let tag = RevisionTag::new(revision, content);
-        Ok(Checked { batch, name: name.clone(), revision, key, tag })
+        Ok(CheckedWrite { batch, name: name.clone(), revision, key, tag })
     }
 }
 
@@ -244,14 +248,14 @@ pub(crate) fn whole_microseconds(at: Timestamp) -> Timestamp {
 /// Checks that `base` is the latest revision, and that the article's state allows this write; `None`: of a text that has not
 /// arrived.
 fn check_base(
-    act: Option<&Act>,
+    act: Option<&WriteAction>,
     name: &ArticleName,
     article: Option<&Arc<Article>>,
     base: Revision,
 ) -> Result<(), WriteError> {
     let Some(article) = article else {
         return match (act, base) {
-            (None | Some(Act::Put(_)), Revision::NONE) => Ok(()),
+            (None | Some(WriteAction::Put(_)), Revision::NONE) => Ok(()),
             _ => Err(WriteError::NotFound { name: name.clone() }),
         };
     };
@@ -263,10 +267,10 @@ fn check_base(
         }
     };
     let has_same_content =
-        matches!(act, Some(Act::Put(content)) if latest.content() == Some(content));
+        matches!(act, Some(WriteAction::Put(content)) if latest.content() == Some(content));
     let stale = || {
         let (name, latest) = (name.clone(), latest.clone());
-        Box::new(Stale { name, base, latest, has_same_content })
+        Box::new(StaleWrite { name, base, latest, has_same_content })
     };
     if base > latest.revision {
         return Err(WriteError::Future { name: name.clone(), base, latest: latest.revision });
@@ -274,8 +278,10 @@ fn check_base(
     let is_redirect = latest.redirect().is_some();
     let is_deleted = latest.is_deleted() && !is_redirect;
     match act {
-        Some(Act::Delete | Act::Rename(_)) if is_deleted => Err(WriteError::Deleted(stale())),
-        Some(Act::Rename(_)) if is_redirect => Err(WriteError::Renamed(stale())),
+        Some(WriteAction::Delete | WriteAction::Rename(_)) if is_deleted => {
+            Err(WriteError::Deleted(stale()))
+        }
+        Some(WriteAction::Rename(_)) if is_redirect => Err(WriteError::Renamed(stale())),
         _ if base == latest.revision => Ok(()),
         _ if is_redirect => Err(WriteError::Renamed(stale())),
         _ if is_deleted => Err(WriteError::Deleted(stale())),

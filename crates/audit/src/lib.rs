@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use self::writer::Writer;
 
-pub use self::pending::Pending;
+pub use self::pending::PendingEntries;
 
 /// Entries that wait to be written.
 const QUEUE_MAX: usize = 4096;
@@ -121,10 +121,8 @@ impl Entry {
     /// Cuts texts to their maximum length, so that the queue's memory is bounded, too.
     fn cut(mut self) -> Entry {
         for text in [&mut self.path, &mut self.what, &mut self.reason] {
-            if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS_MAX) {
-                text.truncate(end);
-                text.shrink_to_fit();
-            }
+            text.truncate(record::excerpt(text, TEXT_CHARS_MAX).len());
+            text.shrink_to_fit();
         }
         self
     }

@@ -203,8 +203,9 @@ fn texts_are_cut_before_they_wait() {
 fn a_change_is_noted_unless_nothing_was_written() {
     let directory = tempfile::tempdir().expect("a directory");
     let audit = audit(directory.path(), 1 << 20);
-    let pending =
-        |what: &str| Pending::new(&audit, vec![entry(what, Event::Changed, Timestamp::now())]);
+    let pending = |what: &str| {
+        PendingEntries::new(&audit, vec![entry(what, Event::Changed, Timestamp::now())])
+    };
     pending("refused").refused();
     pending("committed").committed();
     drop(pending("left"));

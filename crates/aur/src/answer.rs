@@ -7,16 +7,16 @@ use bytes::Bytes;
 use postings::DocId;
 use reply::{Etag, Outline, Reply};
 
+use crate::buffer::Buffer;
 use crate::error::QueryError;
 use crate::field::{By, Mode};
 use crate::fold::{fold, folded_bytes};
 use crate::needles::{Needles, WORDS_MAX};
-use crate::outside::Outside;
 use crate::params::{Arg, Params};
 use crate::query::{Kind, Query, Refusal, RequestKind, Version};
-use crate::record::{Notes, Repetitions, Shape};
-use crate::searched::Searched;
-use crate::sheet::Sheet;
+use crate::record::{MemberNotes, RecordShape, Repetitions};
+use crate::search_context::SearchContext;
+use crate::searchable::Searchable;
 use crate::snapshot::Snapshot;
 
 pub(crate) const JSON: &str = "application/json";
@@ -103,10 +103,10 @@ impl Answer {
         snapshot: &Snapshot,
         speaks_6: bool,
         results_max: usize,
-        outside: &Outside<'_>,
+        context: &SearchContext<'_>,
     ) -> Answer {
         match Query::parse(params, speaks_6) {
-            Ok(query) => snapshot.answer_within(&query, results_max, outside),
+            Ok(query) => snapshot.answer_within(&query, results_max, context),
             Err(refusal) => refusal.answer(),
         }
     }
@@ -190,7 +190,7 @@ impl Snapshot {
     /// Answers `query` with at most `results_max` packages; a query that finds more is refused.
     pub fn answer(&self, query: &Query, results_max: usize) -> Answer {
         if query.options().is_some() {
-            return self.answer_within(query, results_max, &Outside::NOTHING);
+            return self.answer_within(query, results_max, &SearchContext::NOTHING);
         }
         self.answer_plainly(query, results_max)
     }
@@ -217,7 +217,7 @@ impl Snapshot {
 }
 
 fn answer(
-    packages: &impl Searched,
+    packages: &impl Searchable,
     query: &Query,
     results_max: usize,
     at_once_max: usize,
@@ -265,7 +265,7 @@ fn answer(
 }
 
 /// The packages that an `info` query names, in the order of the request, each once.
-pub(crate) fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+pub(crate) fn info(packages: &impl Searchable, query: &Query, limit: usize) -> Vec<DocId> {
     if query.by != By::Name {
         // Version 6: the packages that match at least one argument, by name.
         return packages.found(limit, |segment, limit| {
@@ -294,7 +294,7 @@ pub(crate) fn info(packages: &impl Searched, query: &Query, limit: usize) -> Vec
 
 /// Whether the sizes of posting lists alone show that a search finds more than `results_max` packages. If so, no
 /// list has to be decoded.
-fn is_surely_too_much(packages: &impl Searched, query: &Query, results_max: usize) -> bool {
+fn is_surely_too_much(packages: &impl Searchable, query: &Query, results_max: usize) -> bool {
     let Some(arg) = query.single() else { return false };
     match (query.by, query.version, query.mode) {
         (By::Name | By::NameDesc, Version::V5, Mode::Contains) => {
@@ -319,7 +319,7 @@ fn is_surely_too_much(packages: &impl Searched, query: &Query, results_max: usiz
 }
 
 /// The packages that a search finds, in name order.
-pub(crate) fn search(packages: &impl Searched, query: &Query, limit: usize) -> Vec<DocId> {
+pub(crate) fn search(packages: &impl Searchable, query: &Query, limit: usize) -> Vec<DocId> {
     let empty = Arg { literal: String::new(), spaced: None };
     let arg = query.single().unwrap_or(&empty);
     match (query.by, query.version) {
@@ -348,7 +348,7 @@ pub(crate) fn search(packages: &impl Searched, query: &Query, limit: usize) -> V
 }
 
 /// The names that begin with the argument, as a JSON array.
-fn suggest(packages: &impl Searched, query: &Query) -> Vec<u8> {
+fn suggest(packages: &impl Searchable, query: &Query) -> Vec<u8> {
     let mut json = Vec::with_capacity(SUGGESTIONS_BYTES);
     json.push(b'[');
     if let Some(arg) = query.single() {
@@ -371,7 +371,7 @@ fn suggest(packages: &impl Searched, query: &Query) -> Vec<u8> {
 
 /// The packages as JSON, its entity tag, and its outline if the query asks for it.
 fn render_outlined(
-    packages: &impl Searched,
+    packages: &impl Searchable,
     query: &Query,
     found: &[DocId],
 ) -> (Bytes, Etag, Option<Outline>) {
@@ -386,22 +386,22 @@ fn render_outlined(
 
 /// The packages as JSON, and its entity tag.
 fn render(
-    packages: &impl Searched,
+    packages: &impl Searchable,
     query: &Query,
     found: &[DocId],
-    notes: &mut impl Notes,
+    notes: &mut impl MemberNotes,
 ) -> (Bytes, Etag) {
     let (type_, shape, version) = match (query.kind, query.version) {
-        (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
-        (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
-        (kind, Version::V5) => (kind.name(), Shape::Search, 5),
-        (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
+        (Kind::Info, Version::V5) => ("multiinfo", RecordShape::Info, 5),
+        (Kind::Info, Version::V6) => ("multiinfo", RecordShape::Version6, 6),
+        (kind, Version::V5) => (kind.name(), RecordShape::Search, 5),
+        (kind, Version::V6) => (kind.name(), RecordShape::Version6, 6),
     };
     let record_bytes = match shape {
-        Shape::Info => INFO_RECORD_BYTES,
+        RecordShape::Info => INFO_RECORD_BYTES,
         _ => SEARCH_RECORD_BYTES,
     };
-    let mut json = Sheet::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
+    let mut json = Buffer::with_capacity(ENVELOPE_BYTES + found.len() * record_bytes);
     // The tag is a digest of the JSON, or, if that is long, of everything that determines it.
     let is_long = found.len() > READ_AGAIN_RECORDS_MAX;
     let mut determined_by = Vec::new();

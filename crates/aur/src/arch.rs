@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use crate::field::{By, Field};
 use crate::fold::fold_into;
+use crate::hidden_members::HiddenMembers;
 use crate::package::{Package, Text, Texts};
 use crate::record::{Record, RecordWriter};
-use crate::unshown::Unshown;
 use crate::words;
 
 /// The longest name of an architecture.
@@ -27,7 +27,7 @@ impl Arch {
     /// The record as seen on this architecture; if it differs from the stored one, it is written into `room`.
     pub(crate) fn narrowed<'a>(&self, record: Record<'a>, room: &'a mut Vec<u8>) -> Record<'a> {
         let stored = record.value(Field::Unshown).unwrap_or_default();
-        let Some(mut unshown) = Unshown::with_architectures(stored) else { return record };
+        let Some(mut unshown) = HiddenMembers::with_architectures(stored) else { return record };
         let gone = unshown.narrow(&self.0);
         if gone.is_empty() {
             return record;
@@ -67,7 +67,7 @@ impl Arch {
                 | By::Replaces
         );
         let stored = record.value(Field::Unshown).unwrap_or_default();
-        if !is_listed || Unshown::with_architectures(stored).is_none() {
+        if !is_listed || HiddenMembers::with_architectures(stored).is_none() {
             return true;
         }
         let mut package = self.narrowed(record, &mut room).package();

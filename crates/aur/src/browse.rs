@@ -23,7 +23,7 @@ const WORDS_MAX: usize = 16;
 
 /// A package in a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct PackageSummary {
     /// Its name.
     pub name: String,
     /// The base that it is built from.
@@ -50,7 +50,7 @@ pub struct Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// The part that lists show, too.
-    pub summary: Summary,
+    pub summary: PackageSummary,
     /// The project's URL, as the packager wrote it: it may be any text.
     pub url: Option<String>,
     /// Who submitted the base.
@@ -89,7 +89,7 @@ pub struct Base {
     /// Its name.
     pub name: String,
     /// Its packages by name; empty for a base that is only known by name.
-    pub packages: Vec<Summary>,
+    pub packages: Vec<PackageSummary>,
 }
 
 /// Which packages a list shows.
@@ -112,7 +112,7 @@ pub enum PackageSelection<'text> {
 
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct ListWindow {
     /// The order.
     pub order: Order,
     /// Whether the greatest values come first.
@@ -129,7 +129,7 @@ pub struct PackageList {
     /// All that are wanted.
     pub count: usize,
     /// The part.
-    pub packages: Vec<Summary>,
+    pub packages: Vec<PackageSummary>,
 }
 
 impl Snapshot {
@@ -151,7 +151,12 @@ impl Snapshot {
     }
 
     /// Part of the packages that are wanted, and how many there are.
-    pub fn browse(&self, wanted: &PackageSelection<'_>, filter: Filter, part: Part) -> PackageList {
+    pub fn browse(
+        &self,
+        wanted: &PackageSelection<'_>,
+        filter: Filter,
+        part: ListWindow,
+    ) -> PackageList {
         let mut docs = self.wanted(wanted);
         if filter != Filter::default() {
             docs.retain(|&doc| self.key(doc).passes(filter));
@@ -166,7 +171,7 @@ impl Snapshot {
     /// that of the packages with all words in name or description.
     pub fn best(&self, text: &str, limit: usize) -> PackageList {
         let by_popularity =
-            Part { order: Order::Popularity, is_descending: true, offset: 0, limit };
+            ListWindow { order: Order::Popularity, is_descending: true, offset: 0, limit };
         let named = text.trim();
         let dashed = named.split_whitespace().collect::<Vec<_>>().join("-");
         let all = self.wanted(&PackageSelection::Words { by: By::NameDesc, words: named });
@@ -179,7 +184,7 @@ impl Snapshot {
                 break;
             }
             // One more for each package found already, because this rank may find it again.
-            let part = Part { limit: limit + found.len(), ..by_popularity };
+            let part = ListWindow { limit: limit + found.len(), ..by_popularity };
             let next: Vec<DocId> = self.sorted(rank(), part).collect();
             found.extend(next.into_iter().filter(|doc| !found.contains(doc)).collect::<Vec<_>>());
         }
@@ -225,8 +230,8 @@ impl Snapshot {
     }
 
     /// The wanted part of `docs`, which are in name order.
-    pub(crate) fn sorted(&self, docs: Vec<DocId>, part: Part) -> impl Iterator<Item = DocId> {
-        let Part { order, is_descending, offset, limit } = part;
+    pub(crate) fn sorted(&self, docs: Vec<DocId>, part: ListWindow) -> impl Iterator<Item = DocId> {
+        let ListWindow { order, is_descending, offset, limit } = part;
         let places = 0..u32::try_from(docs.len()).unwrap_or(u32::MAX);
         let mut ranked: Vec<(u32, u32)> = match order {
             Order::Name if is_descending => places.map(|place| (u32::MAX - place, place)).collect(),
@@ -257,11 +262,11 @@ fn distinct<'v, 't>(
     values.iter().copied().filter(move |(by, value)| seen.insert((*by, term(value))))
 }
 
-fn summary(record: Record<'_>) -> Summary {
+fn summary(record: Record<'_>) -> PackageSummary {
     let raw =
         |field| String::from_utf8_lossy(record.value(field).unwrap_or_default()).trim().to_owned();
     let name = text(record, Field::Name).unwrap_or_default();
-    Summary {
+    PackageSummary {
         base: text(record, Field::PackageBase).unwrap_or_else(|| name.clone()),
         name,
         version: text(record, Field::Version).unwrap_or_default(),
@@ -333,7 +338,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(wanted: &PackageSelection<'_>, filter: Filter, part: Part, count: usize, names: &str) {
+    fn check(
+        wanted: &PackageSelection<'_>,
+        filter: Filter,
+        part: ListWindow,
+        count: usize,
+        names: &str,
+    ) {
         let listed = sample().browse(wanted, filter, part);
         let found: Vec<_> = listed.packages.iter().map(|package| package.name.as_str()).collect();
         assert_eq!((listed.count, found.join(" ")), (count, names.to_owned()), "{wanted:?}");
@@ -346,8 +357,8 @@ mod tests {
         assert_eq!(lists, [(By::Depends, "tree"), (By::MakeDepends, "tree")]);
     }
 
-    fn part(order: Order, is_descending: bool) -> Part {
-        Part { order, is_descending, offset: 0, limit: 10 }
+    fn part(order: Order, is_descending: bool) -> ListWindow {
+        ListWindow { order, is_descending, offset: 0, limit: 10 }
     }
 
     #[test]
@@ -374,7 +385,7 @@ mod tests {
             (9, 9, ""),
             (0, 0, ""),
         ] {
-            let part = Part { order: Order::Popularity, is_descending: true, offset, limit };
+            let part = ListWindow { order: Order::Popularity, is_descending: true, offset, limit };
             check(&PackageSelection::All, Filter::default(), part, 4, names);
         }
     }

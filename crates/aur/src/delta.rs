@@ -27,14 +27,14 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delta {
     /// Its first line.
-    pub head: Head,
-    parts: Vec<Part>,
+    pub head: DeltaHead,
+    parts: Vec<DeltaPart>,
     text_bytes: usize,
 }
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct DeltaHead {
     format: u32,
     /// SHA-256 of the dump that it is applied to.
     pub from: String,
@@ -46,7 +46,7 @@ pub struct Head {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Part {
+enum DeltaPart {
     /// Copies bytes of the first dump: where they start, and how many.
     Copy(u64, u64),
     Text(String),
@@ -54,7 +54,7 @@ enum Part {
 
 /// Why there is no delta.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum DeltaError {
     /// The delta would be too large to be worth sending.
     #[error("too much differs")]
     TooMuch,
@@ -72,16 +72,18 @@ pub enum Trouble {
 impl Delta {
     /// The delta that changes nothing.
     pub fn nothing(sha256: &str, bytes: u64) -> Delta {
-        let head = Head { format: FORMAT, from: sha256.to_owned(), to: sha256.to_owned(), bytes };
-        Delta { head, parts: vec![Part::Copy(0, bytes)], text_bytes: 0 }
+        let head =
+            DeltaHead { format: FORMAT, from: sha256.to_owned(), to: sha256.to_owned(), bytes };
+        Delta { head, parts: vec![DeltaPart::Copy(0, bytes)], text_bytes: 0 }
     }
 
     /// The delta from the dump of `base` to the dump that `next` reads.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn between(base: &Index, next: impl Read) -> Result<Delta, Trouble> {
-        let head = Head { format: FORMAT, from: base.sha256.clone(), to: String::new(), bytes: 0 };
+    /// [`DeltaError`].
+    pub fn between(base: &Index, next: impl Read) -> Result<Delta, DeltaError> {
+        let head =
+            DeltaHead { format: FORMAT, from: base.sha256.clone(), to: String::new(), bytes: 0 };
         let mut delta = Delta { head, parts: Vec::new(), text_bytes: 0 };
         let mut cutter = Cutter::new(next);
         let mut hasher = Sha256::new();
@@ -99,7 +101,7 @@ impl Delta {
                     expected = place + 1;
                 }
                 None => {
-                    delta.text(std::str::from_utf8(piece).map_err(|_| Trouble::NotText)?)?;
+                    delta.text(std::str::from_utf8(piece).map_err(|_| DeltaError::NotText)?)?;
                 }
             }
         }
@@ -110,16 +112,16 @@ impl Delta {
     /// Joins two deltas: the result leads from where `first` begins to where `self` ends.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn after(self, first: &Delta) -> Result<Delta, Trouble> {
+    /// [`DeltaError`].
+    pub fn after(self, first: &Delta) -> Result<Delta, DeltaError> {
         if first.head.to != self.head.from {
-            return Err(Trouble::Damaged);
+            return Err(DeltaError::Damaged);
         }
         // Where each part of `first` ends in the dump between the two.
         let mut end = 0_u64;
         let mut ends = Vec::with_capacity(first.parts.len());
         for part in &first.parts {
-            end = end.checked_add(part.bytes()).ok_or(Trouble::Damaged)?;
+            end = end.checked_add(part.bytes()).ok_or(DeltaError::Damaged)?;
             ends.push(end);
         }
         let mut head = self.head;
@@ -127,25 +129,25 @@ impl Delta {
         let mut whole = Delta { head, parts: Vec::new(), text_bytes: 0 };
         for part in self.parts {
             let (mut start, length) = match part {
-                Part::Text(text) => {
+                DeltaPart::Text(text) => {
                     whole.own_text(text)?;
                     continue;
                 }
-                Part::Copy(start, length) => (start, length),
+                DeltaPart::Copy(start, length) => (start, length),
             };
             let stop = start.checked_add(length).filter(|stop| *stop <= end);
-            let stop = stop.ok_or(Trouble::Damaged)?;
+            let stop = stop.ok_or(DeltaError::Damaged)?;
             let mut at = ends.partition_point(|end| *end <= start);
             while start < stop {
                 let part_start = ends[at] - first.parts[at].bytes();
                 let until = stop.min(ends[at]);
                 match &first.parts[at] {
-                    Part::Copy(from, _) => {
+                    DeltaPart::Copy(from, _) => {
                         whole.copy(from + (start - part_start), until - start)?
                     }
-                    Part::Text(text) => {
+                    DeltaPart::Text(text) => {
                         let range = (start - part_start) as usize..(until - part_start) as usize;
-                        whole.text(text.get(range).ok_or(Trouble::Damaged)?)?;
+                        whole.text(text.get(range).ok_or(DeltaError::Damaged)?)?;
                     }
                 }
                 start = until;
@@ -155,21 +157,23 @@ impl Delta {
         Ok(whole)
     }
 
-    fn copy(&mut self, start: u64, length: u64) -> Result<(), Trouble> {
+    fn copy(&mut self, start: u64, length: u64) -> Result<(), DeltaError> {
         // A damaged file may have any number here.
-        let end = start.checked_add(length).ok_or(Trouble::Damaged)?;
+        let end = start.checked_add(length).ok_or(DeltaError::Damaged)?;
         match self.parts.last_mut() {
-            Some(Part::Copy(before, bytes)) if *before + *bytes == start => *bytes = end - *before,
-            _ => self.push(Part::Copy(start, length))?,
+            Some(DeltaPart::Copy(before, bytes)) if *before + *bytes == start => {
+                *bytes = end - *before
+            }
+            _ => self.push(DeltaPart::Copy(start, length))?,
         }
         Ok(())
     }
 
-    fn text(&mut self, text: &str) -> Result<(), Trouble> {
-        if let Some(Part::Text(before)) = self.parts.last_mut() {
+    fn text(&mut self, text: &str) -> Result<(), DeltaError> {
+        if let Some(DeltaPart::Text(before)) = self.parts.last_mut() {
             self.text_bytes += text.len();
             if self.text_bytes > TEXT_BYTES_MAX {
-                return Err(Trouble::TooMuch);
+                return Err(DeltaError::TooMuch);
             }
             before.push_str(text);
             return Ok(());
@@ -177,20 +181,20 @@ impl Delta {
         self.own_text(text.to_owned())
     }
 
-    fn own_text(&mut self, text: String) -> Result<(), Trouble> {
-        if let Some(Part::Text(_)) = self.parts.last() {
+    fn own_text(&mut self, text: String) -> Result<(), DeltaError> {
+        if let Some(DeltaPart::Text(_)) = self.parts.last() {
             return self.text(&text);
         }
         self.text_bytes += text.len();
         if self.text_bytes > TEXT_BYTES_MAX {
-            return Err(Trouble::TooMuch);
+            return Err(DeltaError::TooMuch);
         }
-        self.push(Part::Text(text))
+        self.push(DeltaPart::Text(text))
     }
 
-    fn push(&mut self, part: Part) -> Result<(), Trouble> {
+    fn push(&mut self, part: DeltaPart) -> Result<(), DeltaError> {
         if self.parts.len() == PARTS_MAX {
-            return Err(Trouble::TooMuch);
+            return Err(DeltaError::TooMuch);
         }
         self.parts.push(part);
         Ok(())
@@ -212,8 +216,8 @@ impl Delta {
     /// Reads the lines. Text, parts and each line are bounded; the caller bounds how many lines there may be.
     ///
     /// # Errors
-    /// [`Trouble`].
-    pub fn read(mut lines: impl BufRead) -> Result<Delta, Trouble> {
+    /// [`DeltaError`].
+    pub fn read(mut lines: impl BufRead) -> Result<Delta, DeltaError> {
         let mut line = Vec::new();
         let mut delta: Option<Delta> = None;
         // JSON may escape a character of one byte with six.
@@ -221,19 +225,20 @@ impl Delta {
         loop {
             line.clear();
             if lines.by_ref().take(line_bytes_max).read_until(b'\n', &mut line)? == 0 {
-                return delta.ok_or(Trouble::Damaged);
+                return delta.ok_or(DeltaError::Damaged);
             }
             let Some(delta) = &mut delta else {
-                let head: Head = serde_json::from_slice(&line).map_err(|_| Trouble::Damaged)?;
+                let head: DeltaHead =
+                    serde_json::from_slice(&line).map_err(|_| DeltaError::Damaged)?;
                 if head.format != FORMAT {
-                    return Err(Trouble::Damaged);
+                    return Err(DeltaError::Damaged);
                 }
                 delta = Some(Delta { head, parts: Vec::new(), text_bytes: 0 });
                 continue;
             };
-            match serde_json::from_slice(&line).map_err(|_| Trouble::Damaged)? {
-                Part::Copy(start, length) => delta.copy(start, length)?,
-                Part::Text(text) => delta.text(&text)?,
+            match serde_json::from_slice(&line).map_err(|_| DeltaError::Damaged)? {
+                DeltaPart::Copy(start, length) => delta.copy(start, length)?,
+                DeltaPart::Text(text) => delta.text(&text)?,
             }
         }
     }
@@ -241,68 +246,80 @@ impl Delta {
     /// Makes the dump of `base`, the dump that the delta leads from, and checks that it is the one that was meant.
     ///
     /// # Errors
-    /// [`Trouble::TooMuch`] if it would have more than `bytes_max` bytes; [`Trouble::Damaged`] if it is another one, and then some of
+    /// [`DeltaError::TooMuch`] if it would have more than `bytes_max` bytes; [`DeltaError::Damaged`] if it is another one, and then some of
     /// it may be written.
     pub fn apply(
         &self,
         mut base: impl Read + Seek,
         bytes_max: u64,
         out: &mut impl Write,
-    ) -> Result<(), Trouble> {
-        let add = |sum: u64, part: &Part| sum.checked_add(part.bytes());
-        let bytes = self.parts.iter().try_fold(0, add).ok_or(Trouble::Damaged)?;
+    ) -> Result<(), DeltaError> {
+        let add = |sum: u64, part: &DeltaPart| sum.checked_add(part.bytes());
+        let bytes = self.parts.iter().try_fold(0, add).ok_or(DeltaError::Damaged)?;
         if bytes > bytes_max {
-            return Err(Trouble::TooMuch);
+            return Err(DeltaError::TooMuch);
         }
-        let mut out = Hashing { out, hasher: Sha256::new() };
+        let mut out = HashingWriter::new(out);
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.write_all(text.as_bytes())?,
-                Part::Copy(start, length) => {
+                DeltaPart::Text(text) => out.write_all(text.as_bytes())?,
+                DeltaPart::Copy(start, length) => {
                     base.seek(SeekFrom::Start(*start))?;
                     let copied = io::copy(&mut base.by_ref().take(*length), &mut out)?;
                     if copied < *length {
-                        return Err(Trouble::Damaged);
+                        return Err(DeltaError::Damaged);
                     }
                 }
             }
         }
-        match hex::encode(out.hasher.finalize()) == self.head.to {
+        match out.finish().1 == self.head.to {
             true => Ok(()),
-            false => Err(Trouble::Damaged),
+            false => Err(DeltaError::Damaged),
         }
     }
 
     /// About how many bytes the delta takes in memory and as text.
     pub fn weight(&self) -> u64 {
-        (self.text_bytes + self.parts.len() * size_of::<Part>()) as u64
+        (self.text_bytes + self.parts.len() * size_of::<DeltaPart>()) as u64
     }
 }
 
-/// Hashes what is written.
-struct Hashing<'out, W> {
-    out: &'out mut W,
+/// A writer that hashes the bytes on their way.
+pub struct HashingWriter<W> {
+    inner: W,
     hasher: Sha256,
 }
 
-impl<W: Write> Write for Hashing<'_, W> {
+impl<W: Write> HashingWriter<W> {
+    /// Hashes what is written to `inner`.
+    pub fn new(inner: W) -> HashingWriter<W> {
+        HashingWriter { inner, hasher: Sha256::new() }
+    }
+
+    /// Returns the inner writer, and the digest in hexadecimal.
+    pub fn finish(self) -> (W, String) {
+        (self.inner, hex::encode(self.hasher.finalize()))
+    }
+}
+
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.out.write(bytes)?;
+        let count = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..count]);
         Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.inner.flush()
     }
 }
 
-impl Part {
+impl DeltaPart {
     /// How many bytes of the dump this part makes.
     fn bytes(&self) -> u64 {
         match self {
-            Part::Copy(_, length) => *length,
-            Part::Text(text) => text.len() as u64,
+            DeltaPart::Copy(_, length) => *length,
+            DeltaPart::Text(text) => text.len() as u64,
         }
     }
 }
@@ -357,9 +374,9 @@ mod tests {
             delta.apply(io::Cursor::new(base), bytes_max as u64, &mut out)
         };
         apply(&base, next.len()).expect("the dump");
-        assert!(matches!(apply(&base, next.len() - 1), Err(Trouble::TooMuch)));
-        assert!(matches!(apply(&base[..9], next.len()), Err(Trouble::Damaged)));
-        assert!(matches!(apply(&base.replace('1', "7"), next.len()), Err(Trouble::Damaged)));
+        assert!(matches!(apply(&base, next.len() - 1), Err(DeltaError::TooMuch)));
+        assert!(matches!(apply(&base[..9], next.len()), Err(DeltaError::Damaged)));
+        assert!(matches!(apply(&base.replace('1', "7"), next.len()), Err(DeltaError::Damaged)));
         // Copies that are longer than any dump together.
         let endless = format!(
             "{}\n[0,9223372036854775807]\n[0,9223372036854775807]\n[0,9]",
@@ -367,7 +384,7 @@ mod tests {
         );
         let endless = Delta::read(endless.as_bytes()).expect("lines");
         let made = endless.apply(io::Cursor::new("x"), u64::MAX, &mut Vec::new());
-        assert!(matches!(made, Err(Trouble::Damaged)));
+        assert!(matches!(made, Err(DeltaError::Damaged)));
     }
 
     fn dump(records: &[(u8, u8)]) -> String {
@@ -428,14 +445,14 @@ mod tests {
     #[test]
     fn a_delta_of_another_dump_is_refused() {
         let (first, second) = (between("a", "b"), between("c", "d"));
-        assert!(matches!(second.after(&first), Err(Trouble::Damaged)));
+        assert!(matches!(second.after(&first), Err(DeltaError::Damaged)));
         for lines in [
             "",
             "{}",
             "{\"format\":2,\"from\":\"\",\"to\":\"\",\"bytes\":1}",
             "{\"format\":1,\"from\":\"\",\"to\":\"\",\"bytes\":1}\n[1]",
         ] {
-            assert!(matches!(Delta::read(lines.as_bytes()), Err(Trouble::Damaged)), "{lines}");
+            assert!(matches!(Delta::read(lines.as_bytes()), Err(DeltaError::Damaged)), "{lines}");
         }
         // The second delta copies bytes that the dump between the two does not have.
         let beyond = |from: &str, to: &str| {
@@ -444,14 +461,14 @@ mod tests {
             );
             Delta::read(lines.as_bytes()).expect("lines")
         };
-        assert!(matches!(beyond("b", "c").after(&beyond("a", "b")), Err(Trouble::Damaged)));
+        assert!(matches!(beyond("b", "c").after(&beyond("a", "b")), Err(DeltaError::Damaged)));
     }
 
     #[test]
     fn too_much_is_no_delta() {
         let base = index("x");
         let next = "y".repeat(TEXT_BYTES_MAX + 1);
-        assert!(matches!(Delta::between(&base, next.as_bytes()), Err(Trouble::TooMuch)));
-        assert!(matches!(Delta::between(&base, &b"\xff"[..]), Err(Trouble::NotText)));
+        assert!(matches!(Delta::between(&base, next.as_bytes()), Err(DeltaError::TooMuch)));
+        assert!(matches!(Delta::between(&base, &b"\xff"[..]), Err(DeltaError::NotText)));
     }
 }

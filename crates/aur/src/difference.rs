@@ -7,9 +7,9 @@
 use twox_hash::XxHash3_64;
 
 use crate::field::Field;
+use crate::hidden_members;
 use crate::record::{Record, first_member};
 use crate::snapshot::Snapshot;
-use crate::unshown;
 
 /// The facts about a package that are needed to tell later what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,11 +86,13 @@ fn facts(record: Record<'_>) -> Facts {
         name: text(record.name()).unwrap_or_default(),
         version: text(value(record, Field::Version)).unwrap_or_default(),
         maintainer: text(value(record, Field::Maintainer)),
-        last_packager: text(&unshown::shown(stored, unshown::LAST_PACKAGER)),
+        last_packager: text(&hidden_members::shown(stored, hidden_members::LAST_PACKAGER)),
         digests: compared().map(|field| digest(value(record, field))).collect(),
         unshown: match stored {
             [] => Vec::new(),
-            stored => unshown::NAMES.map(|name| digest(&unshown::shown(stored, name))).to_vec(),
+            stored => hidden_members::NAMES
+                .map(|name| digest(&hidden_members::shown(stored, name)))
+                .to_vec(),
         },
     }
 }
@@ -156,9 +158,10 @@ impl Snapshot {
             let (before, after) = (stored_unshown(old), stored_unshown(new));
             // A value that the source has only just learned has not changed; nor has one that it no longer knows.
             if before != after && !before.is_empty() && !after.is_empty() {
-                let differs =
-                    |name: &&str| unshown::shown(before, name) != unshown::shown(after, name);
-                fields.extend(unshown::NAMES.into_iter().filter(differs).map(str::to_owned));
+                let differs = |name: &&str| {
+                    hidden_members::shown(before, name) != hidden_members::shown(after, name)
+                };
+                fields.extend(hidden_members::NAMES.into_iter().filter(differs).map(str::to_owned));
             }
             if !fields.is_empty() {
                 found.push(Difference {
@@ -200,7 +203,7 @@ impl Snapshot {
             }
         }
         // If one of the two is empty, the source did not know, and nothing is reported.
-        let unshown = before.unshown.iter().zip(&after.unshown).zip(unshown::NAMES);
+        let unshown = before.unshown.iter().zip(&after.unshown).zip(hidden_members::NAMES);
         for ((before, after), name) in unshown {
             if before != after {
                 fields.push(name.to_owned());
@@ -332,7 +335,7 @@ mod tests {
         // With more digests, an earlier version of Larder would see a change in every package.
         assert_eq!([&found, &known].map(|snapshot| facts(snapshot).digests.len()), [26, 26]);
         assert_eq!(facts(&known).digests, facts(&found).digests);
-        assert_eq!(facts(&known).unshown.len(), unshown::NAMES.len());
+        assert_eq!(facts(&known).unshown.len(), hidden_members::NAMES.len());
         // Earlier versions had all digests in one list. A later version may have more than this one.
         let mut more = facts(&known);
         more.digests.append(&mut more.unshown);

@@ -194,7 +194,7 @@ fn peek_magic<R: Read>(mut reader: R) -> Result<(bool, impl Read + use<R>), Dump
 }
 
 /// Why no more records can be read from a window.
-enum Stop {
+enum WindowError {
     NoSeparator,
     TooLong,
     Unreadable(serde_json::Error),
@@ -352,7 +352,7 @@ impl<'a> Input<'a> {
         let mut lines = line_breaks(&self.buffer[self.counted..self.taken]);
         let text = std::str::from_utf8(&self.buffer[self.taken..self.valid]).unwrap_or_default();
         let mut rest = text;
-        let stopped: Option<Stop> = loop {
+        let stopped: Option<WindowError> = loop {
             let blank = rest.len() - rest.trim_ascii_start().len();
             lines += line_breaks(&rest.as_bytes()[..blank]);
             rest = &rest[blank..];
@@ -367,7 +367,7 @@ impl<'a> Input<'a> {
                     rest = &rest[1..];
                     next = Next::Record;
                 }
-                (Next::Separator, Some(_)) => break Some(Stop::NoSeparator),
+                (Next::Separator, Some(_)) => break Some(WindowError::NoSeparator),
                 (Next::FirstRecord | Next::Record, Some(_)) => {
                     if let Some((package, size)) = scan::record(rest)
                         && size <= self.limits.record_bytes_max
@@ -386,7 +386,7 @@ impl<'a> Input<'a> {
                         Some(Ok(mut package)) => {
                             let size = parser.byte_offset();
                             if size > self.limits.record_bytes_max {
-                                break Some(Stop::TooLong);
+                                break Some(WindowError::TooLong);
                             }
                             package.others = package::others(&rest[..size]).into();
                             take(&package);
@@ -394,7 +394,7 @@ impl<'a> Input<'a> {
                             rest = &rest[size..];
                             next = Next::Separator;
                         }
-                        Some(Err(error)) => break Some(Stop::Unreadable(error)),
+                        Some(Err(error)) => break Some(WindowError::Unreadable(error)),
                         None => break None,
                     }
                 }
@@ -405,11 +405,11 @@ impl<'a> Input<'a> {
         self.counted = self.taken;
         self.lines += lines;
         match stopped {
-            Some(Stop::NoSeparator) => {
+            Some(WindowError::NoSeparator) => {
                 return Err(self.malformed("expected `,` or `]` after a record"));
             }
-            Some(Stop::TooLong) => return Err(self.too_long()),
-            Some(Stop::Unreadable(error)) => {
+            Some(WindowError::TooLong) => return Err(self.too_long()),
+            Some(WindowError::Unreadable(error)) => {
                 // If the window's end cuts off a record, it is read again together with what follows. `0.` at the end
                 // is an error too, which more bytes may correct; they can only correct an error close to the end.
                 let is_at_window_end =

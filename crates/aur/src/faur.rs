@@ -11,8 +11,8 @@ use crate::error::QueryError;
 use crate::field::{By, Field, Mode};
 use crate::fold::fold;
 use crate::needles::{Needles, WORDS_MAX};
-use crate::outside::Outside;
 use crate::record::Record;
+use crate::search_context::SearchContext;
 use crate::snapshot::Snapshot;
 use crate::sort_key::integer;
 
@@ -50,13 +50,13 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`QueryError::TooMany`] above `results_max`, [`QueryError::TooManyWords`], and [`QueryError::TooCostly`] as soon as
-    /// `outside` says so.
+    /// `context` says so.
     pub fn faur(
         &self,
         names: &[String],
         by: FaurBy,
         results_max: usize,
-        outside: &Outside<'_>,
+        context: &SearchContext<'_>,
     ) -> Result<Vec<u8>, QueryError> {
         let docs = match by {
             FaurBy::Name => {
@@ -69,14 +69,14 @@ impl Snapshot {
                     names.iter().map(|name| (By::Provides, name.as_str())).collect();
                 self.wanted(&PackageSelection::Values(&values))
             }
-            FaurBy::Words => self.with_words(names, outside)?,
+            FaurBy::Words => self.with_words(names, context)?,
         };
         if docs.len() > results_max {
             return Err(QueryError::TooMany);
         }
         let mut out = vec![b'['];
         for (at, &doc) in docs.iter().enumerate() {
-            if at % 64 == 0 && (outside.is_over)() {
+            if at % 64 == 0 && (context.is_over)() {
                 return Err(QueryError::TooCostly);
             }
             let record = self.record(doc);
@@ -94,7 +94,7 @@ impl Snapshot {
     fn with_words(
         &self,
         words: &[String],
-        outside: &Outside<'_>,
+        context: &SearchContext<'_>,
     ) -> Result<Vec<DocId>, QueryError> {
         let wholes = distinct(words);
         let parts: Vec<HashSet<&str>> =
@@ -119,7 +119,7 @@ impl Snapshot {
         });
         let mut found = Vec::new();
         for (at, doc) in candidates.into_iter().enumerate() {
-            if at % 64 == 0 && (outside.is_over)() {
+            if at % 64 == 0 && (context.is_over)() {
                 return Err(QueryError::TooCostly);
             }
             let record = self.record(doc);

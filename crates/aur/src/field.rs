@@ -63,7 +63,7 @@ texts! {
         Version = ",\"Version\":",
         /// All other members of a dump, each with its own key, written between the fields in the order of keys.
         Others = "",
-        /// Members that an answer has only if they are requested by name: see [`unshown`](crate::unshown).
+        /// Members that an answer has only if they are requested by name: see [`hidden_members`](crate::hidden_members).
         Unshown = ",\"Larder\":",
     }
 

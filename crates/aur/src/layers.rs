@@ -16,7 +16,7 @@ use std::sync::Arc;
 use postings::{DocId, DocSet};
 
 use crate::record::Record;
-use crate::searched::Searched;
+use crate::searchable::Searchable;
 use crate::segment::Segment;
 
 /// A layer of a snapshot.
@@ -52,8 +52,8 @@ const POSITION_MAX: u32 = (1 << POSITION_BITS) - 1;
 pub(crate) struct Overlay {
     pub(crate) medium: Arc<Segment>,
     pub(crate) small: Segment,
-    pub(crate) gone_of_large: Gone,
-    pub(crate) gone_of_medium: Gone,
+    pub(crate) gone_of_large: RemovedDocs,
+    pub(crate) gone_of_medium: RemovedDocs,
     /// Where the medium layer belongs in the large one.
     pub(crate) medium_in_large: Arc<Successors>,
     small_in_large: Successors,
@@ -62,14 +62,14 @@ pub(crate) struct Overlay {
 
 /// What is no longer part of a snapshot, or is in a later layer.
 #[derive(Clone)]
-pub(crate) struct Gone {
-    pub(crate) packages: Marked,
-    pub(crate) bases: Marked,
+pub(crate) struct RemovedDocs {
+    pub(crate) packages: MarkedDocs,
+    pub(crate) bases: MarkedDocs,
 }
 
 /// Some of the packages, or of the bases, of a segment.
 #[derive(Clone)]
-pub(crate) struct Marked {
+pub(crate) struct MarkedDocs {
     set: DocSet,
     count: u32,
 }
@@ -82,19 +82,19 @@ pub(crate) struct Successors {
     bases: Box<[u32]>,
 }
 
-impl Gone {
+impl RemovedDocs {
     /// Nothing of `segment`.
-    pub(crate) fn none_of(segment: &Segment) -> Gone {
-        Gone {
-            packages: Marked::none_of(segment.package_count()),
-            bases: Marked::none_of(segment.package_base_count()),
+    pub(crate) fn none_of(segment: &Segment) -> RemovedDocs {
+        RemovedDocs {
+            packages: MarkedDocs::none_of(segment.package_count()),
+            bases: MarkedDocs::none_of(segment.package_base_count()),
         }
     }
 }
 
-impl Marked {
-    fn none_of(count: u32) -> Marked {
-        Marked { set: DocSet::empty(count), count: 0 }
+impl MarkedDocs {
+    fn none_of(count: u32) -> MarkedDocs {
+        MarkedDocs { set: DocSet::empty(count), count: 0 }
     }
 
     /// Adds one; tells whether it was not among them.
@@ -114,7 +114,7 @@ impl Marked {
     }
 
     /// Those that are not among `other`, ascending.
-    pub(crate) fn without(&self, other: Option<&Marked>) -> Vec<DocId> {
+    pub(crate) fn without(&self, other: Option<&MarkedDocs>) -> Vec<DocId> {
         match other {
             Some(other) => self.set.without(&other.set),
             None => self.set.to_vec(),
@@ -142,7 +142,7 @@ impl Overlay {
         large: &Segment,
         (medium, medium_in_large): (Arc<Segment>, Arc<Successors>),
         small: Segment,
-        [gone_of_large, gone_of_medium]: [Gone; 2],
+        [gone_of_large, gone_of_medium]: [RemovedDocs; 2],
     ) -> Overlay {
         let (small_in_large, small_in_medium) =
             (Successors::of(&small, large), Successors::of(&small, &medium));
@@ -158,7 +158,7 @@ impl Overlay {
     }
 
     /// What is gone of a layer: nothing of the small one.
-    pub(crate) fn gone_of(&self, layer: Layer) -> Option<&Gone> {
+    pub(crate) fn gone_of(&self, layer: Layer) -> Option<&RemovedDocs> {
         match layer {
             Layer::Large => Some(&self.gone_of_large),
             Layer::Medium => Some(&self.gone_of_medium),
@@ -179,8 +179,8 @@ impl Overlay {
     }
 
     /// The order of packages.
-    pub(crate) fn package_order(&self) -> Order<'_> {
-        Order {
+    pub(crate) fn package_order(&self) -> LayerOrder<'_> {
+        LayerOrder {
             medium_in_large: &self.medium_in_large.packages,
             small_in_large: &self.small_in_large.packages,
             small_in_medium: &self.small_in_medium.packages,
@@ -188,8 +188,8 @@ impl Overlay {
     }
 
     /// The order of bases.
-    pub(crate) fn base_order(&self) -> Order<'_> {
-        Order {
+    pub(crate) fn base_order(&self) -> LayerOrder<'_> {
+        LayerOrder {
             medium_in_large: &self.medium_in_large.bases,
             small_in_large: &self.small_in_large.bases,
             small_in_medium: &self.small_in_medium.bases,
@@ -199,13 +199,13 @@ impl Overlay {
 
 /// In which order the packages, or the bases, of several layers come.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Order<'a> {
+pub(crate) struct LayerOrder<'a> {
     medium_in_large: &'a [u32],
     small_in_large: &'a [u32],
     small_in_medium: &'a [u32],
 }
 
-impl<'a> Order<'a> {
+impl<'a> LayerOrder<'a> {
     /// Merges ascending positions in the layers into places in the snapshot.
     #[inline]
     pub(crate) fn merge(
@@ -214,14 +214,14 @@ impl<'a> Order<'a> {
         medium: impl Iterator<Item = u32>,
         small: impl Iterator<Item = u32>,
     ) -> impl Iterator<Item = u32> {
-        let Order { medium_in_large, small_in_large, small_in_medium } = self;
-        let in_large_and_medium = Merged {
+        let LayerOrder { medium_in_large, small_in_large, small_in_medium } = self;
+        let in_large_and_medium = MergedOrder {
             earlier: large.peekable(),
             later: medium.peekable(),
             layer: Layer::Medium,
             is_before: move |large, medium| large < medium_in_large[medium as usize],
         };
-        Merged {
+        MergedOrder {
             earlier: in_large_and_medium.peekable(),
             later: small.peekable(),
             layer: Layer::Small,
@@ -234,7 +234,7 @@ impl<'a> Order<'a> {
 }
 
 /// The places of earlier layers, and the positions in the next one, in one order.
-struct Merged<E: Iterator<Item = u32>, L: Iterator<Item = u32>, B> {
+struct MergedOrder<E: Iterator<Item = u32>, L: Iterator<Item = u32>, B> {
     earlier: Peekable<E>,
     later: Peekable<L>,
     /// The layer of `later`.
@@ -243,7 +243,7 @@ struct Merged<E: Iterator<Item = u32>, L: Iterator<Item = u32>, B> {
     is_before: B,
 }
 
-impl<E, L, B> Iterator for Merged<E, L, B>
+impl<E, L, B> Iterator for MergedOrder<E, L, B>
 where
     E: Iterator<Item = u32>,
     L: Iterator<Item = u32>,
@@ -286,7 +286,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-impl Searched for Layers<'_> {
+impl Searchable for Layers<'_> {
     fn find(&self, name: &str) -> Option<DocId> {
         // Nearly all packages are in the large layer, but whether that has it is known only after a look at its gone ones.
         Layer::ALL.into_iter().rev().find_map(|layer| {
@@ -300,7 +300,7 @@ impl Searched for Layers<'_> {
         let [large, medium, small] = Layer::ALL.map(|layer| {
             let gone = self.over.gone_of(layer).map(|gone| &gone.packages);
             // Some that are found may be gone.
-            let more = gone.map_or(0, Marked::count) as usize;
+            let more = gone.map_or(0, MarkedDocs::count) as usize;
             let found = find(self.segment(layer), limit.saturating_add(more));
             let found = found.into_iter().map(|doc| doc.0);
             found.filter(move |&doc| gone.is_none_or(|gone| !gone.has(doc)))

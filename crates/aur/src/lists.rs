@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::buffer::Buffer;
 use crate::field::Field;
-use crate::record::Shape;
-use crate::sheet::Sheet;
+use crate::record::RecordShape;
 use crate::snapshot::Snapshot;
 
 /// A list that clients download whole.
@@ -135,11 +135,11 @@ impl Snapshot {
     }
 
     fn write_metadata(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut object = Sheet::default();
+        let mut object = Buffer::default();
         for (at, doc) in self.docs().enumerate() {
             object.clear();
             object.push(if at == 0 { b"[\n" } else { b",\n" });
-            self.record(doc).render(Shape::Metadata, &mut object);
+            self.record(doc).render(RecordShape::Metadata, &mut object);
             out.write_all(object.as_bytes())?;
         }
         out.write_all(b"\n]")

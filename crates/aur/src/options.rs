@@ -2,8 +2,8 @@
 
 use crate::arch::Arch;
 use crate::field::Field;
+use crate::hidden_members;
 use crate::sort_key::Order;
-use crate::unshown;
 
 /// The names of these parameters.
 pub(crate) const NAMES: [&str; 7] =
@@ -17,9 +17,9 @@ pub(crate) const OFFSET_MAX: usize = 1_000_000;
 
 /// Parameters as they were given, in the order of [`NAMES`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Given([Option<String>; NAMES.len()]);
+pub(crate) struct RawOptions([Option<String>; NAMES.len()]);
 
-impl Given {
+impl RawOptions {
     /// Sets a parameter; if it is repeated, the last one counts. An empty one is not given. Unknown names are passed over.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         if let Some(at) = NAMES.iter().position(|known| *known == name) {
@@ -40,9 +40,9 @@ impl Given {
     }
 
     /// These parameters; missing ones are taken from `others`.
-    pub(crate) fn or(self, others: Given) -> Given {
+    pub(crate) fn or(self, others: RawOptions) -> RawOptions {
         let mut others = others.0.into_iter();
-        Given(self.0.map(|value| value.or(others.next().flatten())))
+        RawOptions(self.0.map(|value| value.or(others.next().flatten())))
     }
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Fields {
     pub(crate) has_optional_for: bool,
     /// A bit for each of [`ADDED`].
     added: u32,
-    /// A bit for each of [`unshown::NAMES`].
+    /// A bit for each of [`hidden_members::NAMES`].
     unshown: u32,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Fields {
 pub(crate) const REQUIRED_BY: &str = "RequiredBy";
 pub(crate) const OPTIONAL_FOR: &str = "OptionalFor";
 
-/// Fields that are not in a snapshot: the caller provides them ([`Outside`](crate::Outside)).
+/// Fields that are not in a snapshot: the caller provides them ([`Outside`](crate::SearchContext)).
 pub(crate) const ADDED: [&str; 5] =
     ["FirstSeen", "MaintainerSince", "OrphanedSince", "PreviousMaintainers", "Versions"];
 
@@ -102,9 +102,9 @@ impl Fields {
         self.added != 0
     }
 
-    /// The requested ones of [`unshown::NAMES`].
+    /// The requested ones of [`hidden_members::NAMES`].
     pub(crate) fn unshown(self) -> impl Iterator<Item = &'static str> {
-        unshown::NAMES
+        hidden_members::NAMES
             .into_iter()
             .enumerate()
             .filter(move |(at, _)| self.unshown >> at & 1 == 1)
@@ -126,8 +126,8 @@ impl Fields {
                     let at = ADDED.iter().position(|added| *added == name);
                     fields.added |= at.map_or(0, |at| 1 << at);
                 }
-                _ if unshown::NAMES.contains(&name) => {
-                    let at = unshown::NAMES.iter().position(|known| *known == name);
+                _ if hidden_members::NAMES.contains(&name) => {
+                    let at = hidden_members::NAMES.iter().position(|known| *known == name);
                     fields.unshown |= at.map_or(0, |at| 1 << at);
                 }
                 _ => {
@@ -139,7 +139,7 @@ impl Fields {
                         Some(field) => fields.bits |= 1 << field as u32,
                         None => {
                             let known: Vec<&str> = names()
-                                .chain(unshown::NAMES)
+                                .chain(hidden_members::NAMES)
                                 .chain([REQUIRED_BY, OPTIONAL_FOR])
                                 .chain(ADDED)
                                 .chain(["*"])
@@ -178,7 +178,7 @@ impl Options {
     /// # Errors
     ///
     /// A text that names the bad value, and what was expected.
-    pub(crate) fn parse(given: &Given) -> Result<Options, String> {
+    pub(crate) fn parse(given: &RawOptions) -> Result<Options, String> {
         let [sort, order, limit, offset, fields, keywords, arch] = &given.0;
         let sort = match sort.as_deref() {
             // An order alone is the order of names.
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn parsed(pairs: &[(&str, &str)]) -> Result<Options, String> {
-        let mut given = Given::default();
+        let mut given = RawOptions::default();
         pairs.iter().for_each(|(name, value)| given.set(name, (*value).to_owned()));
         Options::parse(&given)
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn an_empty_value_is_none() {
         for name in NAMES {
-            let mut given = Given::default();
+            let mut given = RawOptions::default();
             given.set(name, String::new());
             assert!(given.is_empty(), "{name}");
         }

@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_json::value::RawValue;
 
 use crate::field::Field;
-use crate::unshown;
+use crate::hidden_members;
 use crate::words;
 
 /// One package in the dump. Keys that older dumps lack are optional; [`others`] finds unknown ones.
@@ -78,9 +78,9 @@ pub(crate) struct Package<'a> {
     /// Members with unknown keys, by rising key, each as an answer has it, with a comma before it.
     #[serde(skip)]
     pub others: Cow<'a, [u8]>,
-    /// Members that an answer has only if they are requested by name: an object as [`unshown`] describes it; empty, if the
+    /// Members that an answer has only if they are requested by name: an object as [`hidden_members`] describes it; empty, if the
     /// source does not know it.
-    #[serde(rename = "Larder", borrow, default, deserialize_with = "unshown::read")]
+    #[serde(rename = "Larder", borrow, default, deserialize_with = "hidden_members::read")]
     pub unshown: Cow<'a, [u8]>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn is_known(key: &str) -> bool {
 
 /// The members of a record, valid JSON, that are not known: the form of [`Package::others`].
 pub(crate) fn others(record: &str) -> Vec<u8> {
-    let Ok(Unknown(members)) = serde_json::from_str(record) else { return Vec::new() };
+    let Ok(UnknownMembers(members)) = serde_json::from_str(record) else { return Vec::new() };
     let mut others = Vec::new();
     for (key, value) in members {
         others.push(b',');
@@ -109,18 +109,21 @@ pub(crate) fn others(record: &str) -> Vec<u8> {
 }
 
 /// The members of an object that are not known; of equal keys the last one.
-struct Unknown<'a>(BTreeMap<String, &'a RawValue>);
+struct UnknownMembers<'a>(BTreeMap<String, &'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Unknown<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for UnknownMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct UnknownVisitor<'a>(PhantomData<&'a ()>);
         impl<'de: 'a, 'a> Visitor<'de> for UnknownVisitor<'a> {
-            type Value = Unknown<'a>;
+            type Value = UnknownMembers<'a>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a record")
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unknown<'a>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<UnknownMembers<'a>, A::Error> {
                 let mut members = BTreeMap::new();
                 while let Some(key) = map.next_key::<String>()? {
                     if is_known(&key) {
@@ -129,7 +132,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Unknown<'a> {
                         members.insert(key, map.next_value()?);
                     }
                 }
-                Ok(Unknown(members))
+                Ok(UnknownMembers(members))
             }
         }
         deserializer.deserialize_map(UnknownVisitor(PhantomData))

@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::QueryError;
-use crate::options::{Given, NAMES};
+use crate::options::{NAMES, RawOptions};
 
 /// An argument. In a query string a bare `+` means a plus to aurweb, and a space to most clients' encoders. Both
 /// readings are stored, and the searched field decides which one is used.
@@ -63,7 +63,7 @@ pub struct Params {
     pub(crate) mode: Option<String>,
     pub(crate) callback: Option<String>,
     /// Parameters that upstream does not have, if there are any.
-    pub(crate) given: Option<Box<Given>>,
+    pub(crate) given: Option<Box<RawOptions>>,
     /// The arguments in the order of the request.
     pub(crate) args: Vec<Arg>,
     /// Index in `args` of the argument that a query with one argument uses.
@@ -171,7 +171,7 @@ impl Params {
             && matches!(self.type_.as_deref(), Some("info" | "multiinfo" | "search" | "msearch"))
     }
 
-    /// Whether an answer may have fields that are not in a snapshot ([`Outside`](crate::Outside)).
+    /// Whether an answer may have fields that are not in a snapshot ([`Outside`](crate::SearchContext)).
     pub fn may_add(&self) -> bool {
         self.are_refined() && self.given.as_ref().is_some_and(|given| given.may_add())
     }
@@ -550,7 +550,7 @@ mod tests {
     fn parameters_of_a_query_count_beside_those_of_a_body() {
         let path = || PathParams { type_: Some("search".into()), ..PathParams::default() };
         let given = |pairs: &[(&str, &str)]| {
-            let mut given = Given::default();
+            let mut given = RawOptions::default();
             pairs.iter().for_each(|(name, value)| given.set(name, (*value).to_owned()));
             Some(Box::new(given))
         };

@@ -3,7 +3,7 @@
 use crate::error::QueryError;
 use crate::field::{By, Mode};
 use crate::needles::Needles;
-use crate::options::{Given, Options};
+use crate::options::{Options, RawOptions};
 use crate::params::{Arg, Params};
 use crate::pattern::Pattern;
 
@@ -230,7 +230,7 @@ impl Query {
     /// Takes what upstream does not have.
     #[cold]
     #[inline(never)]
-    fn refine(&mut self, given: Option<Box<Given>>, mode: Option<&str>) -> Result<(), String> {
+    fn refine(&mut self, given: Option<Box<RawOptions>>, mode: Option<&str>) -> Result<(), String> {
         let options = Options::parse(&given.unwrap_or_default())?;
         let mut pattern = None;
         // Other fields are compared as a whole, whatever the mode.

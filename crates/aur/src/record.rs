@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 use crate::field::Field;
 use crate::package::{Integer, Number, Package, Text, Texts};
 
-pub(crate) use self::render::{Notes, Repetitions};
+pub(crate) use self::render::{MemberNotes, Repetitions};
 pub(crate) use self::writer::RecordWriter;
 
 /// The path of a package's snapshot archive on the AUR, up to the package base; `.tar.gz` follows that.
@@ -25,7 +25,7 @@ const SNAPSHOT_SUFFIX: &str = ".tar.gz\"";
 
 /// Which keys a record shows in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum RecordShape {
     /// All keys; lists other than keywords and licences only when not empty.
     Info,
     /// The 14 keys of version 5 searches.
@@ -81,7 +81,7 @@ pub(crate) struct Record<'a> {
 
 /// The position of each field's value, in the order of [`Field::KEPT`]: start and size. The size is 0 if the field
 /// has no value.
-type Places = [(u32, u32); Field::KEPT.len()];
+type FieldRanges = [(u32, u32); Field::KEPT.len()];
 
 impl<'a> Record<'a> {
     /// Reads the record that begins at the start of `bytes`.
@@ -108,8 +108,8 @@ impl<'a> Record<'a> {
 
     /// The positions of the first `count` values.
     #[inline]
-    fn places(self, count: usize) -> Places {
-        let mut places = Places::default();
+    fn places(self, count: usize) -> FieldRanges {
+        let mut places = FieldRanges::default();
         let mut bits = self.bits & ((1_u64 << count) - 1) as u32;
         let mut sizes = self.sizes.iter();
         let mut start = 0;

@@ -13,22 +13,22 @@ use reply::Etag;
 
 use crate::answer::{Answer, JSON, Outcome, info, search, unanswered};
 use crate::arch::Arch;
-use crate::browse::{PackageSelection, Part};
+use crate::browse::{ListWindow, PackageSelection};
+use crate::buffer::Buffer;
 use crate::error::QueryError;
 use crate::field::{By, Field, Mode};
 use crate::fit::Fit;
 use crate::fold::folded_bytes;
+use crate::hidden_members;
 use crate::needles::{Needles, WORDS_MAX};
 use crate::options::{Fields, LIMIT_MAX, OPTIONAL_FOR, Options, REQUIRED_BY, Sort};
-use crate::outside::Outside;
 use crate::pattern::Pattern;
 use crate::query::{Kind, Query, Version};
-use crate::record::{Record, Shape, first_member};
+use crate::record::{Record, RecordShape, first_member};
+use crate::search_context::SearchContext;
 use crate::segment::Segment;
-use crate::sheet::Sheet;
 use crate::snapshot::Snapshot;
 use crate::sort_key::Order;
-use crate::unshown;
 
 /// After this many packages, the cost of the search is checked.
 const LOOK_EVERY: u32 = 64;
@@ -52,14 +52,14 @@ impl Snapshot {
         &self,
         query: &Query,
         results_max: usize,
-        outside: &Outside<'_>,
+        context: &SearchContext<'_>,
     ) -> Answer {
         let is_of_records =
             matches!(query.kind, Kind::Info | Kind::Search | Kind::MaintainerSearch);
         let Some(options) = query.options().filter(|_| is_of_records) else {
             return self.answer_plainly(query, results_max);
         };
-        match answer(self, query, options, results_max, outside) {
+        match answer(self, query, options, results_max, context) {
             Ok((json, etag)) => {
                 let outcome = Outcome::Answered(query.asked);
                 Answer::finish_tagged(json, etag, JSON, query.callback.as_deref(), outcome)
@@ -108,9 +108,9 @@ fn answer(
     query: &Query,
     options: &Options,
     results_max: usize,
-    outside: &Outside<'_>,
+    context: &SearchContext<'_>,
 ) -> Result<(Bytes, Etag), QueryError> {
-    let effort = Effort::new(outside.is_over);
+    let effort = Effort::new(context.is_over);
     let mut found = found(snapshot, query, options, &effort);
     effort.check()?;
     if let Some(arch) = &options.arch
@@ -138,7 +138,7 @@ fn answer(
     if docs.len() > ADDED_PACKAGES_MAX && options.fields.is_some_and(Fields::has_added) {
         return Err(QueryError::TooManyAdded);
     }
-    render(snapshot, query, options, total, &docs, &effort, outside)
+    render(snapshot, query, options, total, &docs, &effort, context)
 }
 
 /// All packages that the question finds: those of `info` in the order of the request, others in name order.
@@ -237,7 +237,7 @@ fn part(
 ) -> Vec<DocId> {
     let Options { sort, is_descending, .. } = *options;
     let offset = options.offset.unwrap_or(0);
-    let part = |order| Part { order, is_descending, offset, limit };
+    let part = |order| ListWindow { order, is_descending, offset, limit };
     if query.kind == Kind::Info && sort.is_some() && query.by == By::Name {
         found.sort_by_cached_key(|&doc| snapshot.folded_name(doc).to_vec());
     }
@@ -307,16 +307,16 @@ fn render(
     total: usize,
     docs: &[DocId],
     effort: &Effort<'_>,
-    outside: &Outside<'_>,
+    context: &SearchContext<'_>,
 ) -> Result<(Bytes, Etag), QueryError> {
     let (type_, shape, version) = match (query.kind, query.version) {
-        (Kind::Info, Version::V5) => ("multiinfo", Shape::Info, 5),
-        (Kind::Info, Version::V6) => ("multiinfo", Shape::Version6, 6),
-        (kind, Version::V5) => (kind.name(), Shape::Search, 5),
-        (kind, Version::V6) => (kind.name(), Shape::Version6, 6),
+        (Kind::Info, Version::V5) => ("multiinfo", RecordShape::Info, 5),
+        (Kind::Info, Version::V6) => ("multiinfo", RecordShape::Version6, 6),
+        (kind, Version::V5) => (kind.name(), RecordShape::Search, 5),
+        (kind, Version::V6) => (kind.name(), RecordShape::Version6, 6),
     };
-    let mut sheet = Sheet::with_capacity(128 + docs.len() * 512);
-    sheet.push(format!("{{\"resultcount\":{},\"results\":[", docs.len()).as_bytes());
+    let mut buffer = Buffer::with_capacity(128 + docs.len() * 512);
+    buffer.push(format!("{{\"resultcount\":{},\"results\":[", docs.len()).as_bytes());
     let mut names_left = NAMES_MAX;
     let (mut record, mut room) = (Vec::new(), Vec::new());
     for &doc in docs {
@@ -326,26 +326,27 @@ fn render(
             Some(arch) => arch.narrowed(snapshot.record(doc), &mut room),
         };
         match options.fields {
-            None => found.render(shape, &mut sheet),
+            None => found.render(shape, &mut buffer),
             Some(fields) => {
                 // Each list of other packages may take as long as a search.
                 if fields.has_required_by || fields.has_optional_for || effort.is_spent() {
                     effort.check()?;
                 }
                 record.clear();
-                let needing = Needing { snapshot, doc, arch: options.arch.as_ref(), effort };
-                write_record(found, &needing, fields, &mut names_left, outside, &mut record)?;
-                sheet.push(&record);
+                let needing =
+                    DependentFinder { snapshot, doc, arch: options.arch.as_ref(), effort };
+                write_record(found, &needing, fields, &mut names_left, context, &mut record)?;
+                buffer.push(&record);
             }
         }
-        sheet.push(b",");
+        buffer.push(b",");
     }
     if !docs.is_empty() {
-        sheet.pop();
+        buffer.pop();
     }
     let end = format!("],\"total\":{total},\"type\":\"{type_}\",\"version\":{version}}}");
-    sheet.push(end.as_bytes());
-    let json = sheet.finish();
+    buffer.push(end.as_bytes());
+    let json = buffer.finish();
     let etag = Etag::of(&json);
     Ok((json, etag))
 }
@@ -353,17 +354,17 @@ fn render(
 /// Writes the chosen fields of a package, in ascending order of their keys.
 fn write_record(
     record: Record<'_>,
-    needing: &Needing<'_>,
+    needing: &DependentFinder<'_>,
     fields: Fields,
     names_left: &mut usize,
-    outside: &Outside<'_>,
+    context: &SearchContext<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), QueryError> {
     let mut members: Vec<(String, Vec<u8>)> = Vec::new();
     if fields.are_all {
-        let mut sheet = Sheet::with_capacity(1024);
-        record.render(Shape::Info, &mut sheet);
-        members.extend(members_of(sheet.as_bytes()));
+        let mut buffer = Buffer::with_capacity(1024);
+        record.render(RecordShape::Info, &mut buffer);
+        members.extend(members_of(buffer.as_bytes()));
     } else {
         for field in Field::ALL.into_iter().filter(|field| fields.has(*field)) {
             members.push((field.name().to_owned(), record.shown(field)));
@@ -392,13 +393,13 @@ fn write_record(
     if fields.has_added() {
         let name: String = serde_json::from_slice(record.name()).unwrap_or_default();
         for field in fields.added() {
-            let value = (outside.added)(&name, field).unwrap_or_else(|| "null".to_owned());
+            let value = (context.added)(&name, field).unwrap_or_else(|| "null".to_owned());
             members.push((field.to_owned(), value.into_bytes()));
         }
     }
     let stored = record.value(Field::Unshown).unwrap_or_default();
     for name in fields.unshown() {
-        members.push((name.to_owned(), unshown::shown(stored, name)));
+        members.push((name.to_owned(), hidden_members::shown(stored, name)));
     }
     members.sort_by(|(one, _), (other, _)| one.cmp(other));
     out.push(b'{');
@@ -428,7 +429,7 @@ fn members_of(object: &[u8]) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Finds the packages that need one.
-struct Needing<'a> {
+struct DependentFinder<'a> {
     snapshot: &'a Snapshot,
     doc: DocId,
     /// `None` means any architecture.
@@ -436,7 +437,7 @@ struct Needing<'a> {
     effort: &'a Effort<'a>,
 }
 
-impl Needing<'_> {
+impl DependentFinder<'_> {
     /// The packages that name this one, or a name that it provides, in one of these fields; by name.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
 /// Packages, with the indexes over them.
 pub(crate) struct Segment {
     blocks: Vec<Block>,
-    records: Box<[Placed]>,
+    records: Box<[RecordPlace]>,
     /// Folded names, ascending.
     names: TrigramIndex,
     /// The packages whose name is byte for byte the lower case of its folded form: nearly all.
@@ -58,7 +58,7 @@ pub(crate) struct Segment {
 }
 
 /// The place of a package's record.
-struct Placed {
+struct RecordPlace {
     /// Block number times [`BLOCK_BYTES`], plus the offset in the block.
     place: u64,
     /// The record's digest, or 0 until an answer has needed it: most never do.

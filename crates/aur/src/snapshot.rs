@@ -13,10 +13,10 @@ use std::sync::Arc;
 use postings::DocId;
 
 use crate::fold::fold;
-use crate::layers::{Gone, Layer, Layers, Order, Overlay};
+use crate::layers::{Layer, LayerOrder, Layers, Overlay, RemovedDocs};
 use crate::package::{Number, Package};
 use crate::record::Record;
-use crate::searched::Searched;
+use crate::searchable::Searchable;
 use crate::segment::{Segment, SegmentBuilder};
 use crate::sort_key::Key;
 
@@ -146,7 +146,7 @@ impl Snapshot {
             let all = (0..count).filter(move |&doc| gone.is_none_or(|gone| !gone.has(doc)));
             only.into_iter().map(|doc| doc.0).chain(all)
         });
-        let order = self.overlay().map_or_else(Order::default, Overlay::package_order);
+        let order = self.overlay().map_or_else(LayerOrder::default, Overlay::package_order);
         order.merge(large, medium, small).map(DocId)
     }
 
@@ -157,7 +157,7 @@ impl Snapshot {
             (0..self.segment(layer).map_or(0, Segment::package_base_count))
                 .filter(move |&base| gone.is_none_or(|gone| !gone.has(base)))
         });
-        let order = self.overlay().map_or_else(Order::default, Overlay::base_order);
+        let order = self.overlay().map_or_else(LayerOrder::default, Overlay::base_order);
         order.merge(large, medium, small).map(|base| self.base_name(base))
     }
 
@@ -170,7 +170,7 @@ impl Snapshot {
     }
 
     /// What is gone of a layer.
-    fn gone_of(&self, layer: Layer) -> Option<&Gone> {
+    fn gone_of(&self, layer: Layer) -> Option<&RemovedDocs> {
         self.overlay()?.gone_of(layer)
     }
 

@@ -1,6 +1,6 @@
 //! The next snapshot, made of the last one and of what has changed.
 //!
-//! [`Changes`] or a dump -> [`Overlaying`]: which bases differ -> a new small segment -> [`Snapshot`]
+//! [`Changes`] or a dump -> [`OverlayBuilder`]: which bases differ -> a new small segment -> [`Snapshot`]
 //!
 //! The large and the medium segment are shared, so a change costs work and memory only for the packages that have changed since the
 //! medium one was built. Once these are too many, a new medium one is built with them, and in time a new large one
@@ -14,7 +14,7 @@ use postings::{DocId, DocSet};
 
 use crate::dump::{DumpError, DumpLimits, each_record};
 use crate::fold::{fold, fold_into};
-use crate::layers::{Gone, Layer, Overlay, Successors};
+use crate::layers::{Layer, Overlay, RemovedDocs, Successors};
 use crate::package::Package;
 use crate::record::RecordWriter;
 use crate::segment::{Segment, SegmentBuilder};
@@ -57,9 +57,9 @@ impl Snapshot {
         changes: &Changes,
         limits: &DumpLimits,
     ) -> Result<Option<Snapshot>, DumpError> {
-        let mut next = Overlaying::new(self, changes.bases.len());
+        let mut next = OverlayBuilder::new(self, changes.bases.len());
         let mut writer = RecordWriter::default();
-        let mut offered: HashMap<Vec<u8>, Offered> = HashMap::new();
+        let mut offered: HashMap<Vec<u8>, BaseUpdate> = HashMap::new();
         each_record(&changes.records[..], limits, |package| {
             let name = String::from_utf8_lossy(package.name.as_bytes()).into_owned();
             writer.encode(package);
@@ -138,7 +138,7 @@ impl Snapshot {
         bases: impl IntoIterator<Item = String>,
     ) -> Result<Option<Snapshot>, DumpError> {
         let different_max = (self.package_count() / DIFFERENT_SHARE).max(DIFFERENT_MIN) as usize;
-        let mut next = Overlaying::new(self, 0);
+        let mut next = OverlayBuilder::new(self, 0);
         let mut seen = Layer::ALL
             .map(|layer| DocSet::empty(self.segment(layer).map_or(0, Segment::package_count)));
         let mut writer = RecordWriter::default();
@@ -228,14 +228,14 @@ fn folded_base(package: &Package<'_>) -> Vec<u8> {
 
 /// The packages that changes have for a base.
 #[derive(Default)]
-struct Offered {
+struct BaseUpdate {
     names: Vec<String>,
     /// Whether one of them is new or differs.
     differs: bool,
 }
 
 /// The next overlay, while it is made.
-struct Overlaying<'a> {
+struct OverlayBuilder<'a> {
     before: &'a Snapshot,
     builder: SegmentBuilder,
     /// The folded names of the bases that are in the new segment, or nowhere.
@@ -244,11 +244,11 @@ struct Overlaying<'a> {
     dead: HashSet<u32>,
 }
 
-impl<'a> Overlaying<'a> {
-    fn new(before: &'a Snapshot, more: usize) -> Overlaying<'a> {
+impl<'a> OverlayBuilder<'a> {
+    fn new(before: &'a Snapshot, more: usize) -> OverlayBuilder<'a> {
         let room = before.overlay().map_or(0, |over| over.small.package_count()) as usize;
         let builder = SegmentBuilder::with_room(room + more);
-        Overlaying { before, builder, touched: HashSet::new(), dead: HashSet::new() }
+        OverlayBuilder { before, builder, touched: HashSet::new(), dead: HashSet::new() }
     }
 
     /// Adds the rest of the new segment, which becomes the small one, or the medium one if it is large for a small one: the other
@@ -262,7 +262,7 @@ impl<'a> Overlaying<'a> {
             }
             None => {
                 let none = SegmentBuilder::with_room(0).build();
-                let gone = [Gone::none_of(large), Gone::none_of(&none)];
+                let gone = [RemovedDocs::none_of(large), RemovedDocs::none_of(&none)];
                 let successors = Successors::of(&none, large);
                 (gone, (Arc::new(none), Arc::new(successors)))
             }
@@ -300,7 +300,7 @@ impl<'a> Overlaying<'a> {
                     self.builder.add(&medium.0.record(DocId(doc)).package());
                 }
                 let medium = self.builder.build();
-                gone[1] = Gone::none_of(&medium);
+                gone[1] = RemovedDocs::none_of(&medium);
                 let successors = Successors::of(&medium, large);
                 ((Arc::new(medium), Arc::new(successors)), SegmentBuilder::with_room(0).build())
             }

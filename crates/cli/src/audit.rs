@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::remote::Remote;
 use super::table::plain;
-use super::{Answer, Exit, Place, runtime};
+use super::{Answer, CommandTarget, Exit, runtime};
 
 #[derive(Args)]
 pub(super) struct Command {
@@ -53,7 +53,10 @@ impl Command {
     ///
     /// # Errors
     /// A query that cannot be; a log that cannot be read.
-    pub(super) fn run(self, place: impl FnOnce() -> Result<Place, Exit>) -> Result<String, Exit> {
+    pub(super) fn run(
+        self,
+        place: impl FnOnce() -> Result<CommandTarget, Exit>,
+    ) -> Result<String, Exit> {
         let index = self.index.as_ref().map(ToString::to_string);
         let values = [
             ("event", &self.event),
@@ -70,14 +73,14 @@ impl Command {
         let pairs: Vec<(&str, &str)> = given.chain([("limit", &*self.limit)]).collect();
         let query = Query::of(pairs.iter().copied()).map_err(Exit::usage)?;
         let found = match place()? {
-            Place::Store(loaded) => {
+            CommandTarget::Store(loaded) => {
                 let found = log(&loaded.config).query(&query, jiff::Timestamp::now(), |_| {});
                 let found = found.map_err(|error| {
                     Exit::failure(format!("the audit log cannot be read: {error}"))
                 })?;
                 json!({"items": found.entries, "next": found.next})
             }
-            Place::Server(address) => {
+            CommandTarget::Server(address) => {
                 let encoded = pairs.iter().map(|(name, value)| {
                     let mut pair = form_urlencoded::Serializer::new(String::new());
                     pair.append_pair(name, value).finish()

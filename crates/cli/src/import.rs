@@ -11,7 +11,7 @@ use account::UserName;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use futures_util::future::BoxFuture;
-use import::clients::{self, Credentials, Places, Tool, Wish};
+use import::clients::{self, ClientSetup, ConfigPlaces, Credentials, Tool};
 use import::{
     ArticlesExport, ArticlesImport, DevpiImport, OsvImport, Report, SiteExport, SiteReport,
     WheelsImport, export_articles, import_articles, import_devpi, import_osv, import_wheels,
@@ -275,11 +275,11 @@ impl Use {
     pub(super) fn run(self, environment: &Environment, out: &mut dyn Write) -> Result<(), Exit> {
         let places = match &self.dir {
             Some(directory) => {
-                Places::Directory(std::path::absolute(directory).map_err(Exit::failure)?)
+                ConfigPlaces::Directory(std::path::absolute(directory).map_err(Exit::failure)?)
             }
-            None => Places::of(environment).map_err(Exit::failure)?,
+            None => ConfigPlaces::of(environment).map_err(Exit::failure)?,
         };
-        let wish = Wish {
+        let wish = ClientSetup {
             tools: Tool::ALL.into_iter().filter(|tool| self.tools.has(*tool)).collect(),
             places,
             project: self.project.as_deref().map(project).transpose()?,
@@ -300,7 +300,7 @@ impl Use {
 
     async fn make(
         &self,
-        wish: &Wish,
+        wish: &ClientSetup,
         credentials: Option<&Credentials>,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use pypi::{ConfigEdit, StageConfig, StageName};
 use serde_json::{Map, Value, json};
 
 use super::directory::{Directory, Purpose};
-use super::remote::{Place, Remote, refused};
+use super::remote::{CommandTarget, Remote, refused};
 use super::{Answer, Exit, note, runtime, table};
 
 const SETTINGS: &str = "\
@@ -106,7 +106,10 @@ impl Command {
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then.
-    pub(super) fn run(self, place: impl FnOnce() -> Result<Place, Exit>) -> Result<String, Exit> {
+    pub(super) fn run(
+        self,
+        place: impl FnOnce() -> Result<CommandTarget, Exit>,
+    ) -> Result<String, Exit> {
         let is_json = match &self {
             Command::Set(Change { settings, .. }) if settings.is_empty() => {
                 let text = "KEY=VALUE was expected: what is to be set, as volatile=false";
@@ -121,13 +124,15 @@ impl Command {
 
     fn carried_out(
         self,
-        place: impl FnOnce() -> Result<Place, Exit>,
+        place: impl FnOnce() -> Result<CommandTarget, Exit>,
     ) -> Result<CommandResult, Exit> {
         let place = place()?;
         runtime()?.block_on(async {
             match place {
-                Place::Store(loaded) => self.on_store(&loaded.config).await,
-                Place::Server(address) => self.on_server(&Remote::connect(*address).await?).await,
+                CommandTarget::Store(loaded) => self.on_store(&loaded.config).await,
+                CommandTarget::Server(address) => {
+                    self.on_server(&Remote::connect(*address).await?).await
+                }
             }
         })
     }
@@ -180,7 +185,7 @@ impl Command {
 /// What went wrong.
 pub(super) fn settings(
     index: StageName,
-    place: impl FnOnce() -> Result<Place, Exit>,
+    place: impl FnOnce() -> Result<CommandTarget, Exit>,
 ) -> Result<Value, Exit> {
     let showing = Command::Show { index, answer: Answer { is_json: true } };
     match showing.carried_out(place)? {
@@ -196,7 +201,7 @@ pub(super) fn settings(
 pub(super) fn set_one(
     index: StageName,
     setting: String,
-    place: impl FnOnce() -> Result<Place, Exit>,
+    place: impl FnOnce() -> Result<CommandTarget, Exit>,
 ) -> Result<(), Exit> {
     let answer = Answer { is_json: true };
     let change = Change { index, settings: vec![setting], answer };

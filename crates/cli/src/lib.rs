@@ -38,18 +38,18 @@ use clap::{
     value_parser,
 };
 use clap_complete::Shell;
-use config::{ConfigError, Environment, Flags, Inputs, Key, Kind, Loaded};
+use config::{ConfigError, Environment, Flags, Inputs, Key, Kind, LoadedConfig};
 use source::demo_data::{self, Output};
 use state::maintenance::Progress;
 use tokio::runtime::Runtime;
 
 pub use self::import::ExportSite;
-use self::remote::{Place, ServerFlags};
+use self::remote::{CommandTarget, ServerFlags};
 
 /// What the user asked for.
 pub enum Invocation {
     /// Run the server. Its `warnings` are to be logged once logging works.
-    Serve(Box<Loaded>),
+    Serve(Box<LoadedConfig>),
     /// Anything else.
     Other(Box<Request>),
 }
@@ -391,8 +391,8 @@ impl Request {
         let Request { command, inputs, server } = self;
         let place = || match server.and_then(|flags| flags.address(&inputs.environment).transpose())
         {
-            Some(address) => Ok(Place::Server(Box::new(address?))),
-            None => store_of(&inputs).map(Place::Store),
+            Some(address) => Ok(CommandTarget::Server(Box::new(address?))),
+            None => store_of(&inputs).map(CommandTarget::Store),
         };
         let text = match *command {
             Command::DemoData(DemoData { packages, seed, out, sql }) => {
@@ -444,21 +444,21 @@ impl Request {
 }
 
 /// The configuration of a command that works on the store. Its warnings go to stderr.
-fn loaded(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
+fn loaded(inputs: &Inputs) -> Result<Box<LoadedConfig>, Exit> {
     let loaded = inputs.load()?;
     warn(&loaded);
     Ok(Box::new(loaded))
 }
 
 /// The configuration for a command that may change rights: the changes go into the security log, if that has a file.
-fn store_of(inputs: &Inputs) -> Result<Box<Loaded>, Exit> {
+fn store_of(inputs: &Inputs) -> Result<Box<LoadedConfig>, Exit> {
     let loaded = inputs.load()?;
     logging::init_command(&loaded.config, &inputs.environment).map_err(Exit::failure)?;
     warn(&loaded);
     Ok(Box::new(loaded))
 }
 
-fn warn(loaded: &Loaded) {
+fn warn(loaded: &LoadedConfig) {
     for warning in &loaded.warnings {
         note(&format!("warning: {warning}"));
     }

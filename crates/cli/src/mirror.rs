@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use config::Config;
-use mirrors::{Budget, Carried, Mirror, Mirrors, export};
+use mirrors::{Budget, Mirror, Mirrors, TransferReport, export};
 use pypi::{Stage, StageName};
 use source::DataDirLock;
 use state::maintenance::Progress;
@@ -104,8 +104,8 @@ fn pages_of(command: &Command, cache: &Path) -> u64 {
     std::fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
 }
 
-fn tell(carried: &Carried, out: &mut dyn Write) -> Result<(), Exit> {
-    let Carried { pages, pages_there, files, files_there, bytes, problems, problem_count } =
+fn tell(carried: &TransferReport, out: &mut dyn Write) -> Result<(), Exit> {
+    let TransferReport { pages, pages_there, files, files_there, bytes, problems, problem_count } =
         carried;
     let there = |count: &u64| match count {
         0 => String::new(),

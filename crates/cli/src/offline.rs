@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Arg, Args, Command, Subcommand, value_parser};
 use clap_complete::Shell;
-use config::{AurSource, Inputs, Loaded};
+use config::{AurSource, Inputs, LoadedConfig};
 
 use super::{Exit, command, online};
 
@@ -105,7 +105,7 @@ pub(super) fn completions(shell: Shell) -> String {
 }
 
 /// The report of `config check` about a valid configuration: the warnings, and missing files that it names.
-fn check(loaded: &Loaded) -> Result<String, Exit> {
+fn check(loaded: &LoadedConfig) -> Result<String, Exit> {
     let config = &loaded.config;
     let mut missing = Vec::new();
     if let Some((certificate, key)) = config.tls.files() {

@@ -16,7 +16,7 @@ use issuers::{Issuers, Provider, ProviderSettings};
 use net::Egress;
 use pypi::StageName;
 use reqwest::{StatusCode, Url};
-use source::{News, Source, SourceOptions, SourceSpec};
+use source::{Source, SourceNews, SourceOptions, SourceSpec};
 use state::text::counted;
 use store::{BlobError, BlobStore, DatabaseLocation, Records, RecordsOptions};
 
@@ -135,8 +135,8 @@ fn aur(config: &Config) -> Result<Option<Trial>, Exit> {
         let news = source.poll(true).await?;
         drop(spool);
         Ok(match news {
-            Some(News::Dump(_)) => "it has a whole catalogue".to_owned(),
-            Some(News::Changes(_)) | None => "it answers".to_owned(),
+            Some(SourceNews::Dump(_)) => "it has a whole catalogue".to_owned(),
+            Some(SourceNews::Changes(_)) | None => "it answers".to_owned(),
         })
     })))
 }

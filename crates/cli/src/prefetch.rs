@@ -11,7 +11,7 @@ use clap::Args;
 use config::{Environment, TOKEN_VARIABLE};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::header::ACCEPT;
-use mirrors::prefetch::{Fetched, Index, Offered, Pieces, fetch};
+use mirrors::prefetch::{FetchCounts, FileStream, Index, IndexFile, fetch};
 use pypi::ProjectName;
 use pypi::lock::{Lock, LockedRelease};
 use reqwest::{Client, Url};
@@ -111,7 +111,7 @@ async fn fetch_all(
     token: Option<String>,
     wanted: Vec<LockedRelease>,
     jobs: usize,
-) -> Result<(Fetched, Vec<String>), Exit> {
+) -> Result<(FetchCounts, Vec<String>), Exit> {
     let builder = || {
         Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -120,10 +120,10 @@ async fn fetch_all(
     };
     let client = net::build_client(builder)
         .map_err(|error| Exit::failure(format!("cannot use the network: {error}")))?;
-    let fetching = Fetching { client, index, token };
+    let fetching = Prefetcher { client, index, token };
     let progress = Progress::on_terminal();
     progress.begin_counted("fetching", wanted.len() as u64);
-    let (mut total, mut problems) = (Fetched::default(), Vec::new());
+    let (mut total, mut problems) = (FetchCounts::default(), Vec::new());
     let mut running =
         futures_util::stream::iter(&wanted).map(|one| fetch(&fetching, one)).buffer_unordered(jobs);
     while let Some((fetched, told)) = running.next().await {
@@ -136,13 +136,13 @@ async fn fetch_all(
     Ok((total, problems))
 }
 
-struct Fetching {
+struct Prefetcher {
     client: Client,
     index: Url,
     token: Option<String>,
 }
 
-impl Fetching {
+impl Prefetcher {
     async fn get(&self, url: Url) -> Result<reqwest::Response, String> {
         let is_own = url.origin() == self.index.origin();
         let mut request =
@@ -174,13 +174,13 @@ impl Fetching {
     }
 }
 
-impl Index for Fetching {
-    async fn offered(&self, project: &ProjectName) -> Result<Vec<Offered>, String> {
+impl Index for Prefetcher {
+    async fn offered(&self, project: &ProjectName) -> Result<Vec<IndexFile>, String> {
         let page = self.index.join(&format!("{project}/")).map_err(|it| it.to_string())?;
         let body = self.page(page.clone()).await?;
         let said: Value = serde_json::from_slice(&body)
             .map_err(|error| format!("the index answers something else than a page: {error}"))?;
-        let mut offered: Vec<Offered> = Vec::new();
+        let mut offered: Vec<IndexFile> = Vec::new();
         for file in said["files"].as_array().into_iter().flatten() {
             let Some(name) = file["filename"].as_str() else { continue };
             let url = file["url"].as_str().unwrap_or_default();
@@ -188,12 +188,12 @@ impl Index for Fetching {
             let hashes = file["hashes"].as_object().into_iter().flatten();
             let hashes =
                 hashes.filter_map(|(kind, digits)| Some((kind.as_str(), digits.as_str()?)));
-            offered.push(Offered::new(name, url.into(), hashes));
+            offered.push(IndexFile::new(name, url.into(), hashes));
         }
         Ok(offered)
     }
 
-    async fn open(&self, file: &Offered) -> Result<Pieces, String> {
+    async fn open(&self, file: &IndexFile) -> Result<FileStream, String> {
         let url = file.url.parse::<Url>().map_err(|error| format!("`{}`: {error}", file.url))?;
         let answer = self.get(url).await?;
         Ok(answer.bytes_stream().map_err(|error| told(&error)).boxed())

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use pypi::{Publisher, StageName};
 use serde_json::{Value, json};
 
-use super::remote::Place;
+use super::remote::CommandTarget;
 use super::{Answer, Exit, index};
 
 const HELP: &str = "\
@@ -29,14 +29,14 @@ pub(super) enum Command {
     },
     /// Let jobs of a CI system upload into an index
     #[command(after_help = HELP)]
-    Add(Named),
+    Add(PublisherArgs),
     /// Remove a publisher; tokens that its jobs have upload no more
     #[command(after_help = HELP)]
-    Remove(Named),
+    Remove(PublisherArgs),
 }
 
 #[derive(Args)]
-pub(super) struct Named {
+pub(super) struct PublisherArgs {
     /// Which index, as team/dev
     #[arg(value_name = "USER/INDEX")]
     index: StageName,
@@ -51,7 +51,7 @@ pub(super) struct Named {
     claims: Vec<String>,
 }
 
-impl Named {
+impl PublisherArgs {
     fn publisher(&self) -> Result<Publisher, Exit> {
         let claim = |text: &String| match text.split_once('=') {
             // A shell has taken the quotes away.
@@ -71,7 +71,10 @@ impl Command {
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then.
-    pub(super) fn run(self, place: impl FnOnce() -> Result<Place, Exit>) -> Result<String, Exit> {
+    pub(super) fn run(
+        self,
+        place: impl FnOnce() -> Result<CommandTarget, Exit>,
+    ) -> Result<String, Exit> {
         let (named, operator, said) = match self {
             Command::List { index, answer } => {
                 let found = index::settings(index, place)?["trusted_publishers"].take();

@@ -11,7 +11,7 @@ use pypi::change::push::PushContent;
 use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 
-use super::remote::{Place, Remote};
+use super::remote::{CommandTarget, Remote};
 use super::{Answer, Exit, line_of_stdin, runtime, table};
 
 #[derive(Subcommand)]
@@ -136,12 +136,12 @@ enum Target {
 /// The result of a command.
 enum CommandResult {
     /// The releases, and the names that the index keeps without any.
-    List(Vec<Row>, Vec<String>),
+    List(Vec<ReleaseRow>, Vec<String>),
     Done(String),
 }
 
 /// A release in a list.
-struct Row {
+struct ReleaseRow {
     project: String,
     version: String,
     files: Vec<File>,
@@ -170,7 +170,10 @@ impl Command {
     ///
     /// # Errors
     /// What went wrong, with the exit code. Nothing is changed then, unless files went to another server one by one.
-    pub(super) fn run(self, place: impl FnOnce() -> Result<Place, Exit>) -> Result<String, Exit> {
+    pub(super) fn run(
+        self,
+        place: impl FnOnce() -> Result<CommandTarget, Exit>,
+    ) -> Result<String, Exit> {
         let is_json = matches!(&self, Command::List { answer, .. } if answer.is_json);
         let yank = |Release { index, project, version }, reason: Option<String>| {
             if let Some(reason) = &reason {
@@ -202,8 +205,8 @@ impl Command {
         };
         let outcome = runtime()?.block_on(async {
             match place {
-                Place::Store(loaded) => store::run(&loaded.config, &stage, action).await,
-                Place::Server(address) => {
+                CommandTarget::Store(loaded) => store::run(&loaded.config, &stage, action).await,
+                CommandTarget::Server(address) => {
                     server::run(&Remote::connect(*address).await?, &stage, action).await
                 }
             }
@@ -212,13 +215,13 @@ impl Command {
     }
 }
 
-fn target(to: String, user: Option<String>, place: &Place) -> Result<Target, Exit> {
+fn target(to: String, user: Option<String>, place: &CommandTarget) -> Result<Target, Exit> {
     if !to.contains("://") {
         let stage = to.parse::<StageName>();
         let expected = "USER/INDEX was expected, as team/prod, or an upload URL";
         return stage.map(Target::Stage).map_err(|_| Exit::usage(format!("`{to}`: {expected}")));
     }
-    if matches!(place, Place::Store(_)) {
+    if matches!(place, CommandTarget::Store(_)) {
         return Err(Exit::usage(format!(
             "`{to}` is another server, and only a running server uploads there: add --server URL"
         )));
@@ -253,7 +256,7 @@ fn removed(
     }
 }
 
-impl Row {
+impl ReleaseRow {
     fn size_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.size_bytes).sum()
     }
@@ -313,10 +316,10 @@ impl Row {
 fn shown(outcome: CommandResult, is_json: bool) -> String {
     match outcome {
         CommandResult::List(rows, _) if is_json => {
-            format!("{:#}\n", Value::Array(rows.iter().map(Row::json).collect()))
+            format!("{:#}\n", Value::Array(rows.iter().map(ReleaseRow::json).collect()))
         }
         CommandResult::List(rows, held) => {
-            let rows: Vec<_> = rows.iter().map(Row::cells).collect();
+            let rows: Vec<_> = rows.iter().map(ReleaseRow::cells).collect();
             let columns = ["PROJECT", "VERSION", "FILES", "BYTES", "UPLOADED", "YANKED"];
             let mut text = table::columns(columns, &rows);
             if !held.is_empty() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use config::{Environment, Loaded, TOKEN_VARIABLE};
+use config::{Environment, LoadedConfig, TOKEN_VARIABLE};
 use http::{Method, StatusCode};
 use import::clients;
 use operations::{Refusal, Rule};
@@ -73,9 +73,9 @@ pub(super) struct ServerFlags {
 }
 
 /// Where a command does its work.
-pub(super) enum Place {
+pub(super) enum CommandTarget {
     /// On the store, by this process.
-    Store(Box<Loaded>),
+    Store(Box<LoadedConfig>),
     /// By a running server.
     Server(Box<Address>),
 }

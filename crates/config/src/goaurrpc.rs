@@ -15,7 +15,7 @@ use super::key::{Key, Kind};
 use super::keys;
 
 /// The equivalent of one setting of goaurrpc.
-enum Fate {
+enum Equivalent {
     /// This key, with the same value.
     Key(&'static str),
     /// A part of the value of other settings, below.
@@ -25,40 +25,42 @@ enum Fate {
 }
 
 /// Every setting of goaurrpc, in the order of its own sample file.
-const SETTINGS: &[(&str, Fate)] = &[
-    ("Port", Fate::Part),
-    ("AurFileLocation", Fate::Part),
-    ("MaxResults", Fate::Key("aur.results_max")),
-    ("RefreshInterval", Fate::Key("aur.refresh_seconds")),
-    ("RateLimit", Fate::Key("aur.rate_limit")),
-    ("LoadFromFile", Fate::Part),
+const SETTINGS: &[(&str, Equivalent)] = &[
+    ("Port", Equivalent::Part),
+    ("AurFileLocation", Equivalent::Part),
+    ("MaxResults", Equivalent::Key("aur.results_max")),
+    ("RefreshInterval", Equivalent::Key("aur.refresh_seconds")),
+    ("RateLimit", Equivalent::Key("aur.rate_limit")),
+    ("LoadFromFile", Equivalent::Part),
     (
         "RateLimitCleanupInterval",
-        Fate::Gone(
+        Equivalent::Gone(
             "a client's window ends by itself, and aur.rate_limit_clients_max bounds the memory",
         ),
     ),
-    ("RateLimitTimeWindow", Fate::Key("aur.rate_limit_window_seconds")),
-    ("TrustedReverseProxies", Fate::Key("trusted_proxies")),
-    ("EnableSSL", Fate::Part),
-    ("CertFile", Fate::Part),
-    ("KeyFile", Fate::Part),
+    ("RateLimitTimeWindow", Equivalent::Key("aur.rate_limit_window_seconds")),
+    ("TrustedReverseProxies", Equivalent::Key("trusted_proxies")),
+    ("EnableSSL", Equivalent::Part),
+    ("CertFile", Equivalent::Part),
+    ("KeyFile", Equivalent::Part),
     (
         "EnableSearchCache",
-        Fate::Gone("searches are answered from an index at once, so nothing is cached"),
+        Equivalent::Gone("searches are answered from an index at once, so nothing is cached"),
     ),
-    ("CacheCleanupInterval", Fate::Gone("there is no search cache")),
+    ("CacheCleanupInterval", Equivalent::Gone("there is no search cache")),
     (
         "CacheExpirationTime",
-        Fate::Gone("there is no search cache, so no answer is older than the data"),
+        Equivalent::Gone("there is no search cache, so no answer is older than the data"),
     ),
     (
         "LogFile",
-        Fate::Gone("the log goes to stderr, where systemd or the container's engine keeps it"),
+        Equivalent::Gone(
+            "the log goes to stderr, where systemd or the container's engine keeps it",
+        ),
     ),
-    ("EnableMetrics", Fate::Key("metrics.enabled")),
-    ("EnableAdminApi", Fate::Part),
-    ("AdminAPIKey", Fate::Part),
+    ("EnableMetrics", Equivalent::Key("metrics.enabled")),
+    ("EnableAdminApi", Equivalent::Part),
+    ("AdminAPIKey", Equivalent::Part),
 ];
 
 /// The TOML equivalent of goaurrpc's configuration, which is JSON.
@@ -108,11 +110,11 @@ impl Import {
         for (name, fate) in SETTINGS {
             let Some(value) = self.given.get(name).cloned() else { continue };
             match fate {
-                Fate::Key(path) => self.set(path, name, &value, true, ""),
-                Fate::Gone(reason) => {
+                Equivalent::Key(path) => self.set(path, name, &value, true, ""),
+                Equivalent::Gone(reason) => {
                     self.gone.push(format!("{name} = {value}: no counterpart; {reason}"))
                 }
-                Fate::Part => {}
+                Equivalent::Part => {}
             }
         }
         if let Some(value) = self.given.get("Port").cloned() {

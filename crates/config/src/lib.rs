@@ -38,7 +38,7 @@ pub use self::key::{Key, Kind};
 pub use self::print::{docs, show, template};
 pub use self::problem::{ConfigError, Origin, Problem};
 pub use self::providers::read_providers;
-pub use self::resolve::{Flags, Inputs, Loaded, Setting, TOKEN_VARIABLE};
+pub use self::resolve::{Flags, Inputs, LoadedConfig, Setting, TOKEN_VARIABLE};
 pub use self::site::{Accent, Line, SiteLink};
 pub use self::value::{
     AurSource, BundleSource, FollowBlobs, FollowWrites, LogFormat, PageOrigin, Secret,

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::TABLES;
 use super::key::{Key, joined};
-use super::resolve::Loaded;
+use super::resolve::LoadedConfig;
 use super::value::MASK;
 
 /// `docs/config.md`: the rules in short and every key, a table per section. A test keeps the file equal to this.
@@ -86,7 +86,7 @@ pub fn template() -> String {
 
 /// The effective configuration as TOML, each value followed by its origin. Keys that are not set and secrets are in comments,
 /// so that the text can be used as a file again.
-pub fn show(loaded: &Loaded) -> String {
+pub fn show(loaded: &LoadedConfig) -> String {
     let mut text = match &loaded.file {
         Some(file) => format!("# effective configuration; file: {}\n", file.display()),
         None => "# effective configuration; no file was read\n".to_owned(),

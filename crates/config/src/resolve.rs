@@ -86,7 +86,7 @@ pub struct Inputs {
 
 /// A checked configuration, with its inputs.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The configuration.
     pub config: Config,
     /// Oddities that are no errors, a line each; to be logged once logging works.
@@ -98,7 +98,7 @@ pub struct Loaded {
     inputs: Inputs,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Reads the files again, with the flags and the environment of the start.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl Inputs {
     ///
     /// # Errors
     /// Every problem found: each names the key, its value, where that came from, and what was expected.
-    pub fn load(&self) -> Result<Loaded, ConfigError> {
+    pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let mut settings = Settings::default();
         let file = self.read_file(&mut settings);
         self.read_environment(&mut settings);
@@ -184,7 +184,7 @@ impl Inputs {
             config
         });
         match config {
-            Some(config) if settings.problems.is_empty() => Ok(Loaded {
+            Some(config) if settings.problems.is_empty() => Ok(LoadedConfig {
                 config,
                 warnings: settings.warnings,
                 file,

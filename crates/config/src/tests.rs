@@ -8,13 +8,13 @@ use std::path::Path;
 use super::*;
 
 /// Inputs, and the directory of their configuration file.
-struct Given {
+struct TestInputs {
     directory: tempfile::TempDir,
     inputs: Inputs,
 }
 
 /// Inputs with a file of this text (no file if empty), these flags and this environment.
-fn given(file: &str, flags: &[(&str, &str)], environment: &[(&str, &str)]) -> Given {
+fn given(file: &str, flags: &[(&str, &str)], environment: &[(&str, &str)]) -> TestInputs {
     let directory = tempfile::tempdir().unwrap();
     let mut path = PathBuf::new();
     if !file.is_empty() {
@@ -30,7 +30,7 @@ fn given(file: &str, flags: &[(&str, &str)], environment: &[(&str, &str)]) -> Gi
     for (path, text) in flags {
         inputs.flags.set(path, text);
     }
-    Given { directory, inputs }
+    TestInputs { directory, inputs }
 }
 
 /// Compares the value and origin of one key, as `config show` has them, without the directory of the file.

@@ -18,47 +18,6 @@ use tracing::level_filters::LevelFilter;
 
 use super::key::{FromText, FromTexts, Kind, expected};
 
-impl FromText for ListenAddress {
-    fn from_text(text: &str, _: Kind) -> Result<Self, String> {
-        text.parse().map_err(|_| expected(Kind::Address))
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl FromText for SocketMode {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        text.parse().map_err(|_| expected(kind))
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl FromText for Network {
-    fn from_text(text: &str, _: Kind) -> Result<Self, String> {
-        text.parse().map_err(|_| expected(Kind::Networks))
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl FromText for HeaderName {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        text.parse().map_err(|_| expected(kind))
-    }
-
-    /// In lower case, as HTTP/2 has it.
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
 /// The origin of pages, as browsers name it in `Origin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageOrigin {
@@ -96,16 +55,6 @@ impl FromText for PageOrigin {
     }
 }
 
-impl FromText for Issuer {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
 /// Values that say themselves what is wrong with a text.
 macro_rules! parsed {
     ($($Type:ty),*) => {$(
@@ -120,7 +69,28 @@ macro_rules! parsed {
         }
     )*};
 }
-parsed!(ServerUrl, DnTemplate, Filter, GroupLine);
+parsed!(BlobLocation, DatabaseLocation, DnTemplate, Filter, GroupLine, Issuer, ServerUrl);
+
+/// Values of which only the expected form can be said, in a list as alone.
+macro_rules! formed {
+    ($($Type:ty: $expected:expr),*) => {$(
+        impl FromText for $Type {
+            fn from_text(text: &str, _: Kind) -> Result<Self, String> {
+                text.parse().map_err(|_| expected($expected))
+            }
+
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+formed!(
+    ListenAddress: Kind::Address,
+    SocketMode: Kind::Mode,
+    Network: Kind::Networks,
+    HeaderName: Kind::Header
+);
 
 impl FromText for Scope {
     fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
@@ -241,27 +211,6 @@ impl FromText for AurSource {
     }
 }
 
-impl FromText for DatabaseLocation {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
-    }
-
-    /// The location, any password masked.
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl FromText for BlobLocation {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        text.parse().map_err(|error| format!("{error}; {}", expected(kind)))
-    }
-
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-}
-
 impl FromTexts for Acl {
     fn from_texts(texts: &[String], kind: Kind) -> Result<Self, String> {
         let entries = texts.iter().map(String::as_str);
@@ -325,90 +274,60 @@ impl FromText for Secret {
     }
 }
 
-/// Form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON otherwise.
-    Auto,
-    /// A line for people.
-    Text,
-    /// A JSON object per line.
-    Json,
-}
+/// Values that are one of a few words.
+macro_rules! words {
+    ($(
+        $(#[$doc:meta])*
+        enum $Type:ident { $($(#[$variant_doc:meta])* $Variant:ident = $word:literal,)* }
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $Type { $($(#[$variant_doc])* $Variant,)* }
 
-impl LogFormat {
-    /// The words of the configuration.
-    pub(super) const NAMES: &'static [&'static str] = &["auto", "text", "json"];
-}
-
-impl FromText for LogFormat {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(expected(kind)),
+        impl $Type {
+            /// The words of the configuration.
+            pub(super) const NAMES: &'static [&'static str] = &[$($word),*];
         }
-    }
 
-    fn to_text(&self) -> String {
-        Self::NAMES[*self as usize].to_owned()
-    }
-}
+        impl FromText for $Type {
+            fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
+                match text {
+                    $($word => Ok(Self::$Variant),)*
+                    _ => Err(expected(kind)),
+                }
+            }
 
-/// Which blobs a follower fetches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowBlobs {
-    /// Those that somebody asks for.
-    OnDemand,
-    /// All of them.
-    All,
-}
-
-impl FollowBlobs {
-    /// The words of the configuration.
-    pub(super) const NAMES: &'static [&'static str] = &["on-demand", "all"];
-}
-
-impl FromText for FollowBlobs {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        match text {
-            "on-demand" => Ok(Self::OnDemand),
-            "all" => Ok(Self::All),
-            _ => Err(expected(kind)),
+            fn to_text(&self) -> String {
+                Self::NAMES[*self as usize].to_owned()
+            }
         }
+    )*};
+}
+words! {
+    /// Form of the log.
+    enum LogFormat {
+        /// Text on a terminal, JSON otherwise.
+        Auto = "auto",
+        /// A line for people.
+        Text = "text",
+        /// A JSON object per line.
+        Json = "json",
     }
 
-    fn to_text(&self) -> String {
-        Self::NAMES[*self as usize].to_owned()
-    }
-}
-
-/// What a follower does with writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowWrites {
-    /// It tells the client where the primary is.
-    Redirect,
-    /// It passes them on to the primary.
-    Forward,
-}
-
-impl FollowWrites {
-    /// The words of the configuration.
-    pub(super) const NAMES: &'static [&'static str] = &["redirect", "forward"];
-}
-
-impl FromText for FollowWrites {
-    fn from_text(text: &str, kind: Kind) -> Result<Self, String> {
-        match text {
-            "redirect" => Ok(Self::Redirect),
-            "forward" => Ok(Self::Forward),
-            _ => Err(expected(kind)),
-        }
+    /// Which blobs a follower fetches.
+    enum FollowBlobs {
+        /// Those that somebody asks for.
+        OnDemand = "on-demand",
+        /// All of them.
+        All = "all",
     }
 
-    fn to_text(&self) -> String {
-        Self::NAMES[*self as usize].to_owned()
+    /// What a follower does with writes.
+    enum FollowWrites {
+        /// It tells the client where the primary is.
+        Redirect = "redirect",
+        /// It passes them on to the primary.
+        Forward = "forward",
     }
 }
 

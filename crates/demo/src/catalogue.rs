@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::ecosystem::{APPLICATION, ECOSYSTEMS, Ecosystem, LIBRARY, PYTHON};
 use crate::random::Random;
-use crate::text::push_capitalised;
+use crate::sentences::push_capitalised;
 use crate::words::Words;
 
 /// The kinds of variants that packages are, by the end of the name; the index is [`Base::variant`].

@@ -54,10 +54,10 @@ mod catalogue;
 mod ecosystem;
 mod random;
 mod record;
+mod sentences;
 mod sql;
 #[cfg(test)]
 mod tests;
-mod text;
 mod words;
 
 pub use sql::{AURWEB_SCHEMA, SqlWriter};

@@ -13,7 +13,7 @@ use crate::catalogue::{
 };
 use crate::ecosystem::{APPLICATION, ECOSYSTEMS, Ecosystem};
 use crate::random::Random;
-use crate::text;
+use crate::sentences;
 use crate::words::Words;
 
 /// How often of 1,000 a base has 0, 1, 2 to 3, 4 to 7, … 1,024 to 2,800 votes.
@@ -87,7 +87,7 @@ pub(crate) fn write_all(
 }
 
 /// What the packages of one base share.
-struct Shared<'a> {
+struct BaseFacts<'a> {
     base: &'a Base,
     ecosystem: &'static Ecosystem,
     stem: &'a str,
@@ -119,7 +119,7 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn draw_base(&mut self, position: usize) -> Shared<'a> {
+    fn draw_base(&mut self, position: usize) -> BaseFacts<'a> {
         let base = &self.catalogue.bases[position];
         let ecosystem = &ECOSYSTEMS[usize::from(base.ecosystem)];
         let stem =
@@ -136,7 +136,7 @@ impl<'a> Writer<'a> {
             .in_1000(flag_share)
             .then(|| last_modified + self.random.below_wide(LAST_CHANGE - last_modified + 1));
         let votes = self.votes();
-        Shared {
+        BaseFacts {
             base,
             ecosystem,
             stem,
@@ -226,10 +226,10 @@ impl<'a> Writer<'a> {
 
     fn description(&mut self, ecosystem: &Ecosystem, stem: &str, variant: usize) -> String {
         let templates = match self.random.below(1000) {
-            0..12 => text::NON_ASCII,
-            12..26 => text::MARKED,
-            26..28 => text::BACKSLASHED,
-            _ if ecosystem.descriptions.is_empty() => text::APPLICATION,
+            0..12 => sentences::NON_ASCII,
+            12..26 => sentences::MARKED,
+            26..28 => sentences::BACKSLASHED,
+            _ if ecosystem.descriptions.is_empty() => sentences::APPLICATION,
             _ => ecosystem.descriptions,
         };
         let mut description = self.sentence(templates, stem);
@@ -246,7 +246,7 @@ impl<'a> Writer<'a> {
     fn sentence(&mut self, templates: &[&str], stem: &str) -> String {
         let template = self.random.pick(templates);
         let mut sentence = String::new();
-        text::fill(&mut sentence, template, stem, self.words, &mut self.random);
+        sentences::fill(&mut sentence, template, stem, self.words, &mut self.random);
         sentence
     }
 
@@ -257,7 +257,7 @@ impl<'a> Writer<'a> {
         }
         let mut url = String::new();
         if let Some(home) = ecosystem.home.filter(|_| self.random.in_1000(600)) {
-            text::fill(&mut url, home, stem, self.words, &mut self.random);
+            sentences::fill(&mut url, home, stem, self.words, &mut self.random);
             return Some(url);
         }
         let _ = match self.random.below(20) {
@@ -322,7 +322,7 @@ impl<'a> Writer<'a> {
         names
     }
 
-    fn write_package(&mut self, shared: &Shared<'_>, package: u32) {
+    fn write_package(&mut self, shared: &BaseFacts<'_>, package: u32) {
         let catalogue = self.catalogue;
         let name = catalogue.names.get(package);
         let base = catalogue.names.get(shared.base.name);
@@ -356,7 +356,7 @@ impl<'a> Writer<'a> {
         self.line.push('}');
     }
 
-    fn package_description(&mut self, shared: &Shared<'_>, name: &str) -> Option<String> {
+    fn package_description(&mut self, shared: &BaseFacts<'_>, name: &str) -> Option<String> {
         // These are spread evenly, but never on a package whose name contains the word already.
         let due =
             u64::from(self.attested) * u64::from(self.packages) / u64::from(self.attesting.max(1));
@@ -365,7 +365,7 @@ impl<'a> Writer<'a> {
             && !name.contains(ATTEST)
         {
             self.attested += 1;
-            return Some(self.sentence(text::ATTESTING, shared.stem));
+            return Some(self.sentence(sentences::ATTESTING, shared.stem));
         }
         if self.random.in_1000(20) {
             return None;
@@ -379,7 +379,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn write_lists(&mut self, shared: &Shared<'_>, name: &str) {
+    fn write_lists(&mut self, shared: &BaseFacts<'_>, name: &str) {
         let variant = usize::from(shared.base.variant);
         let depends = self.depends(shared, name);
         let make_depends = self.make_depends(shared, name);

@@ -24,9 +24,9 @@ const AT_ONCE_MAX: usize = 8;
 const BYTES_MAX: u64 = 1 << 40;
 
 /// The primary's blobs.
-pub struct BlobSource(Arc<Shared>);
+pub struct BlobSource(Arc<SharedDownloads>);
 
-struct Shared {
+struct SharedDownloads {
     primary: Primary,
     turns: Arc<Semaphore>,
     flights: Mutex<HashMap<Digest, Weak<Flight>>>,
@@ -35,22 +35,22 @@ struct Shared {
 
 /// The outcome of a download, for those who wait for it. The first of them holds the lock until there is one; if it goes away
 /// before the download has begun, the next is the first.
-type Flight = tokio::sync::Mutex<Option<Result<bool, Trouble>>>;
+type Flight = tokio::sync::Mutex<Option<Result<bool, DownloadError>>>;
 
 /// Why a download failed.
 #[derive(Clone)]
-struct Trouble {
+struct DownloadError {
     kind: FailureKind,
     text: String,
 }
 
-impl Trouble {
-    fn of(error: &BlobError) -> Trouble {
+impl DownloadError {
+    fn of(error: &BlobError) -> DownloadError {
         match error {
             BlobError::Failed { kind, cause, .. } => {
-                Trouble { kind: *kind, text: cause.to_string() }
+                DownloadError { kind: *kind, text: cause.to_string() }
             }
-            error => Trouble { kind: FailureKind::Other, text: error.to_string() },
+            error => DownloadError { kind: FailureKind::Other, text: error.to_string() },
         }
     }
 }
@@ -58,7 +58,7 @@ impl Trouble {
 impl BlobSource {
     /// Takes blobs from there; `counted` gets the size of each.
     pub fn new(primary: Primary, counted: impl Fn(u64) + Send + Sync + 'static) -> BlobSource {
-        BlobSource(Arc::new(Shared {
+        BlobSource(Arc::new(SharedDownloads {
             primary,
             turns: Arc::new(Semaphore::new(AT_ONCE_MAX)),
             flights: Mutex::default(),
@@ -83,7 +83,7 @@ impl BlobSource {
             drop(turn);
             // The next request for this blob starts a new download.
             shared.lock().remove(&digest);
-            *landing = Some(outcome.as_ref().copied().map_err(Trouble::of));
+            *landing = Some(outcome.as_ref().copied().map_err(DownloadError::of));
             outcome
         });
         match download.await {
@@ -93,7 +93,7 @@ impl BlobSource {
     }
 }
 
-impl Shared {
+impl SharedDownloads {
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Weak<Flight>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use record::Serial;
 use store::{DatabaseLocation, Records, RecordsOptions};
 
-use crate::follow::{Event, Failure, Session, Taker};
-use crate::frame::Part;
+use crate::follow::{Event, Failure, ReplicaWriter, Session};
+use crate::frame::PartialCopy;
 use crate::link::Link;
 use crate::note::FollowerNote;
 use crate::pace::{Failures, Pace};
-use crate::primary::{Known, Primary};
+use crate::primary::{Primary, PrimaryStore};
 
 /// A copy that is complete and not in its place yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct NewCopy {
     /// The serial that it is at.
     pub serial: Serial,
     /// What it has, if that is not everything.
-    pub part: Option<Part>,
+    pub part: Option<PartialCopy>,
 }
 
 /// Copies all records of the primary into a new file beside `database`, however often the connection breaks or the primary becomes
@@ -38,7 +38,7 @@ pub async fn take_copy(
     primary: &Primary,
     link: &Link,
     (data_dir, database): (&Path, &Path),
-    known: &Known,
+    known: &PrimaryStore,
     pace: Pace,
 ) -> anyhow::Result<NewCopy> {
     let new = beside(database, ".new");
@@ -100,11 +100,11 @@ async fn copy(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    known: &Known,
+    known: &PrimaryStore,
     failures: &mut Failures,
 ) -> Result<NewCopy, Failure> {
-    let mut taker = Taker::new(records).await?;
-    let mut own: Option<(String, Option<Part>)> = None;
+    let mut taker = ReplicaWriter::new(records).await?;
+    let mut own: Option<(String, Option<PartialCopy>)> = None;
     loop {
         let begun = own.as_ref().map(|(identity, part)| (identity.as_str(), *part));
         let failure = match Session::open(primary, &taker, known, begun).await {
@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::frame::{Frame, Hello, Whole};
-    use crate::testing::{Answering, IDENTITY, commit, frames, hello, records, until};
+    use crate::testing::{FakePrimary, IDENTITY, commit, frames, hello, records, until};
 
     #[test]
     fn a_new_copy_takes_the_place_of_the_old_one_wherever_a_start_was_interrupted() {
@@ -284,7 +284,7 @@ mod tests {
             fs::write(beside(&database, suffix), suffix).expect("a file");
         }
         let note = FollowerNote::new("http://primary", "0123456789", 7);
-        let note = note.of_part(Some(Part { has_open_articles: true })).with_new_copy();
+        let note = note.of_part(Some(PartialCopy { has_open_articles: true })).with_new_copy();
         note.write(place).expect("written");
         assert_eq!(put_in_place(place, &database).expect("in place"), Some(note));
         assert_eq!(fs::read_to_string(&database).expect("a file"), ".new");
@@ -314,12 +314,12 @@ mod tests {
     async fn nothing_is_left_of_a_copy_that_fails() {
         let (some, _) = some_and_all().await;
         let refusal = "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        let server = Answering::with(vec![frames(hello(2), &some), refusal.into()]).await;
+        let server = FakePrimary::with(vec![frames(hello(2), &some), refusal.into()]).await;
         let directory = tempfile::tempdir().expect("a directory");
         let database = directory.path().join("records.db");
         let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
         let place = (directory.path(), &*database);
-        let failed = take_copy(&server.primary, &link, place, &Known::default(), PACE).await;
+        let failed = take_copy(&server.primary, &link, place, &PrimaryStore::default(), PACE).await;
         assert!(failed.expect_err("refused").to_string().contains("401"));
         assert_eq!(link.state().received, 2);
         let left: Vec<_> = fs::read_dir(directory.path()).expect("a directory").collect();
@@ -330,12 +330,12 @@ mod tests {
     async fn a_copy_of_a_primary_that_changes_meanwhile_begins_anew() {
         let (some, all) = some_and_all().await;
         let other = Hello { identity: "9876543210".to_owned(), ..hello(2) };
-        let server = Answering::with(vec![frames(hello(2), &some), frames(other, &all)]).await;
+        let server = FakePrimary::with(vec![frames(hello(2), &some), frames(other, &all)]).await;
         let directory = tempfile::tempdir().expect("a directory");
         let database = directory.path().join("records.db");
         let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
         let place = (directory.path(), &*database);
-        let copied = take_copy(&server.primary, &link, place, &Known::default(), PACE).await;
+        let copied = take_copy(&server.primary, &link, place, &PrimaryStore::default(), PACE).await;
         let copied = copied.expect("a copy");
         let (identity, part) = ("9876543210".to_owned(), None);
         assert_eq!(copied, NewCopy { identity, serial: Serial(2), part });
@@ -351,11 +351,11 @@ mod tests {
     #[tokio::test]
     async fn a_primary_of_a_lower_generation_is_not_copied() {
         let (_, all) = some_and_all().await;
-        let server = Answering::with(vec![frames(hello(2), &all)]).await;
+        let server = FakePrimary::with(vec![frames(hello(2), &all)]).await;
         let directory = tempfile::tempdir().expect("a directory");
         let database = directory.path().join("records.db");
         let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
-        let known = Known { identity: IDENTITY.to_owned(), generation: 1, part: None };
+        let known = PrimaryStore { identity: IDENTITY.to_owned(), generation: 1, part: None };
         let place = (directory.path(), &*database);
         let has_refused =
             || link.state().trouble.is_some_and(|trouble| trouble.contains("was promoted since"));

@@ -20,11 +20,11 @@ use store::records::Replica;
 use store::{CommitError, Records, StoreIdentity};
 use twox_hash::XxHash3_64;
 
-use crate::frame::{Frame, Hello, Part, Whole};
+use crate::frame::{Frame, Hello, PartialCopy, Whole};
 use crate::link::Link;
 use crate::note::FollowerNote;
 use crate::pace::{Failures, Pace};
-use crate::primary::{Held, Known, Primary, PrimaryError, Reading};
+use crate::primary::{PartState, Primary, PrimaryError, PrimaryStore, RecordStream};
 
 /// Records that are compared when a connection is made, unless the last commit has more.
 const COMPARED_MAX: usize = 256;
@@ -68,26 +68,26 @@ impl Failure {
 
 /// A record that was taken, as far as it is compared.
 #[derive(Clone, Debug)]
-struct Taken {
+struct TakenRecord {
     key: Key,
     serial: Serial,
     content: u64,
 }
 
-impl Taken {
-    fn of(record: &Record) -> Taken {
+impl TakenRecord {
+    fn of(record: &Record) -> TakenRecord {
         let mut hasher = XxHash3_64::new();
         hasher.write(&[u8::from(record.body.is_some())]);
         hasher.write(record.body.as_deref().unwrap_or_default());
         record.blobs.iter().for_each(|digest| hasher.write(digest.as_bytes()));
-        Taken { key: record.key.clone(), serial: record.serial, content: hasher.finish() }
+        TakenRecord { key: record.key.clone(), serial: record.serial, content: hasher.finish() }
     }
 }
 
 /// Writes what comes, and remembers the last of it.
-pub(crate) struct Taker {
+pub(crate) struct ReplicaWriter {
     replica: Replica,
-    latest: VecDeque<Taken>,
+    latest: VecDeque<TakenRecord>,
     /// `latest` has all records after this serial that were taken.
     complete_after: Serial,
     /// The last record that was taken; without a key, all of that serial were.
@@ -95,12 +95,12 @@ pub(crate) struct Taker {
     /// Records since the last whole state.
     records: u64,
     /// What a copy of a part is at.
-    held: Option<Held>,
+    held: Option<PartState>,
 }
 
-impl Taker {
+impl ReplicaWriter {
     /// Goes on from what is in `records`.
-    pub(crate) async fn new(records: &Records) -> Result<Taker, Failure> {
+    pub(crate) async fn new(records: &Records) -> Result<ReplicaWriter, Failure> {
         let replica = records.replica().await?;
         let held = held(records, replica.serial()).await?;
         let mut compared_max = COMPARED_MAX;
@@ -118,8 +118,8 @@ impl Taker {
         };
         latest.sort_by(|one, other| (one.serial, &one.key).cmp(&(other.serial, &other.key)));
         let at = (replica.serial(), None);
-        let latest = latest.iter().map(Taken::of).collect();
-        Ok(Taker { replica, latest, complete_after, at, records: 0, held })
+        let latest = latest.iter().map(TakenRecord::of).collect();
+        Ok(ReplicaWriter { replica, latest, complete_after, at, records: 0, held })
     }
 
     fn has(&self, record: &Record) -> bool {
@@ -147,7 +147,7 @@ impl Taker {
         {
             self.complete_after = first.serial;
         }
-        self.latest.push_back(Taken::of(&record));
+        self.latest.push_back(TakenRecord::of(&record));
         self.at = (record.serial, Some(record.key.clone()));
         self.replica.take(record).await
     }
@@ -160,7 +160,7 @@ impl Taker {
             let record = Record { key, serial, body: Some(body), blobs: Vec::new() };
             self.replica.take(record).await?;
         }
-        self.held = Some(Held { serial, view: view.to_owned() });
+        self.held = Some(PartState { serial, view: view.to_owned() });
         Ok(())
     }
 
@@ -237,14 +237,14 @@ struct View {
 const FORM: u32 = 1;
 
 /// What a copy of a part is at; `None` for any other store.
-async fn held(records: &Records, serial: Serial) -> Result<Option<Held>, Failure> {
+async fn held(records: &Records, serial: Serial) -> Result<Option<PartState>, Failure> {
     let key = Key::new(VIEW_KEY).expect("a constant without control characters");
     let found = records.record(&key).await;
     let found = found.map_err(|error| Failure::NotNow(error.to_string()))?;
     let Some(body) = found.and_then(|record| record.body) else { return Ok(None) };
     // The primary does not know a digest that cannot be read, so everything is read anew.
     let view = record::read_body::<View>(&body, FORM).map(|read| read.view).unwrap_or_default();
-    Ok(Some(Held { serial, view }))
+    Ok(Some(PartState { serial, view }))
 }
 
 /// What a connection brought.
@@ -261,20 +261,20 @@ pub(crate) enum Event {
 pub(crate) struct Session {
     url: String,
     pub(crate) hello: Hello,
-    reading: Reading,
+    reading: RecordStream,
     /// Records that were taken before are compared from here on.
     compared_after: Serial,
     /// Those that have not come again.
-    expected: HashMap<Key, Taken>,
+    expected: HashMap<Key, TakenRecord>,
 }
 
 impl Session {
     /// Connects, and asks for what comes after what `taker` has, which is of the store `own`, if that is settled.
     pub(crate) async fn open(
         primary: &Primary,
-        taker: &Taker,
-        known: &Known,
-        own: Option<(&str, Option<Part>)>,
+        taker: &ReplicaWriter,
+        known: &PrimaryStore,
+        own: Option<(&str, Option<PartialCopy>)>,
     ) -> Result<Session, Failure> {
         let held = taker.held.as_ref();
         let (hello, reading) = primary.records(taker.asks_after(), known, held).await?;
@@ -318,7 +318,7 @@ impl Session {
         Ok(Session::of(primary.url(), taker, hello, reading))
     }
 
-    fn of(url: &str, taker: &Taker, hello: Hello, reading: Reading) -> Session {
+    fn of(url: &str, taker: &ReplicaWriter, hello: Hello, reading: RecordStream) -> Session {
         let compared_after = taker.complete_after;
         // The last one of a key counts.
         let known = taker.latest.iter().filter(|taken| taken.serial > compared_after);
@@ -328,7 +328,7 @@ impl Session {
 
     /// Whether the record is as it was.
     fn confirms(&mut self, record: &Record) -> bool {
-        let found = Taken::of(record);
+        let found = TakenRecord::of(record);
         self.expected
             .remove(&record.key)
             .is_some_and(|known| known.serial == found.serial && known.content == found.content)
@@ -341,10 +341,10 @@ pub async fn follow(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    (data_dir, identity, part): (PathBuf, String, Option<Part>),
+    (data_dir, identity, part): (PathBuf, String, Option<PartialCopy>),
     pace: Pace,
 ) -> String {
-    let mut noting = Noting::new(data_dir, primary.url(), &identity, part);
+    let mut noting = NoteWriter::new(data_dir, primary.url(), &identity, part);
     let mut failures = Failures::new(pace);
     let mut taker = None;
     loop {
@@ -353,7 +353,7 @@ pub async fn follow(
                 let state = (taker, &mut noting, &mut failures);
                 one_connection(records, primary, link, state, &identity).await
             }
-            None => match Taker::new(records).await {
+            None => match ReplicaWriter::new(records).await {
                 Ok(new) => {
                     link.begins_at(new.replica.serial());
                     noting.written.get_or_insert(link.state().primary_serial);
@@ -386,7 +386,7 @@ async fn one_connection(
     records: &Records,
     primary: &Primary,
     link: &Link,
-    (taker, noting, failures): (&mut Taker, &mut Noting, &mut Failures),
+    (taker, noting, failures): (&mut ReplicaWriter, &mut NoteWriter, &mut Failures),
     identity: &str,
 ) -> Failure {
     let generation = match crate::generation::of(records).await {
@@ -394,7 +394,7 @@ async fn one_connection(
         Err(error) => return Failure::NotNow(format!("{error:#}")),
     };
     let part = noting.part;
-    let known = Known { identity: identity.to_owned(), generation, part };
+    let known = PrimaryStore { identity: identity.to_owned(), generation, part };
     let mut session = match Session::open(primary, taker, &known, Some((identity, part))).await {
         Ok(session) => session,
         Err(failure) => return failure,
@@ -439,21 +439,21 @@ async fn one_connection(
 }
 
 /// Writes the serial of the primary into the note, so that `larder promote` knows it.
-struct Noting {
+struct NoteWriter {
     data_dir: PathBuf,
     url: String,
     identity: String,
-    part: Option<Part>,
+    part: Option<PartialCopy>,
     written: Option<Serial>,
     tried_at: Option<Instant>,
     is_failing: bool,
 }
 
-impl Noting {
-    fn new(data_dir: PathBuf, url: &str, identity: &str, part: Option<Part>) -> Noting {
+impl NoteWriter {
+    fn new(data_dir: PathBuf, url: &str, identity: &str, part: Option<PartialCopy>) -> NoteWriter {
         let (url, identity) = (url.to_owned(), identity.to_owned());
         let (written, tried_at) = (None, None);
-        Noting { data_dir, url, identity, part, written, tried_at, is_failing: false }
+        NoteWriter { data_dir, url, identity, part, written, tried_at, is_failing: false }
     }
 
     /// Writes it if it has changed, and not often.
@@ -485,14 +485,14 @@ impl Noting {
 #[cfg(test)]
 mod tests {
     use futures_util::StreamExt as _;
-    use store::records::{PageSize, Place};
+    use store::records::{PagePosition, PageSize};
 
     use super::*;
-    use crate::testing::{Answering, IDENTITY, commit, frames, hello, records, until};
+    use crate::testing::{FakePrimary, IDENTITY, commit, frames, hello, records, until};
 
     /// A connection on which so many frames come, in pages of 100 records.
-    async fn connection(source: &Records, taker: &Taker, frames_max: usize) -> Session {
-        let mut place = Place::after(taker.asks_after());
+    async fn connection(source: &Records, taker: &ReplicaWriter, frames_max: usize) -> Session {
+        let mut place = PagePosition::after(taker.asks_after());
         let mut frames = Vec::new();
         loop {
             let size = PageSize { records_max: 100, bytes_max: 1 << 20 };
@@ -508,11 +508,11 @@ mod tests {
         frames.truncate(frames_max);
         let bytes: Vec<_> = frames.iter().map(|frame| Ok(frame.encode())).collect();
         let hello = hello(0);
-        let reading = Reading::of("http://primary", futures_util::stream::iter(bytes).boxed());
+        let reading = RecordStream::of("http://primary", futures_util::stream::iter(bytes).boxed());
         Session::of("http://primary", taker, hello, reading)
     }
 
-    async fn next_whole(taker: &mut Taker, session: &mut Session) -> Result<u64, Failure> {
+    async fn next_whole(taker: &mut ReplicaWriter, session: &mut Session) -> Result<u64, Failure> {
         loop {
             match taker.next(session).await? {
                 Event::Whole { records, .. } => return Ok(records),
@@ -528,7 +528,7 @@ mod tests {
         // Commits with more records than a page has, and than are compared.
         commit(&source, 0..1_500, "first").await;
         commit(&source, 700..1_000, "second").await;
-        let mut taker = Taker::new(&target).await.expect("a taker");
+        let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
         for round in 0..60 {
             let frames_max = [1, 2, 3, 5, 100][round % 5];
             let mut session = connection(&source, &taker, frames_max).await;
@@ -558,10 +558,10 @@ mod tests {
                 let body = if number < common { "theirs" } else { "ours" };
                 commit(&fork, number..number + 3, body).await;
             }
-            let mut taker = Taker::new(&target).await.expect("a taker");
+            let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
             let mut session = connection(&source, &taker, 100).await;
             next_whole(&mut taker, &mut session).await.expect("a state");
-            let mut taker = Taker::new(&target).await.expect("a taker");
+            let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
             // It has gone further than what it lost.
             commit(&fork, 100..110, "more").await;
             let mut session = connection(&fork, &taker, 100).await;
@@ -577,11 +577,11 @@ mod tests {
             (records().await, records().await, records().await);
         commit(&source, 0..1_000, "theirs").await;
         commit(&fork, 0..1_000, "ours").await;
-        let mut taker = Taker::new(&target).await.expect("a taker");
+        let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
         let mut session = connection(&source, &taker, 100).await;
         next_whole(&mut taker, &mut session).await.expect("a state");
         commit(&fork, 2_000..2_001, "more").await;
-        for mut taker in [taker, Taker::new(&target).await.expect("a taker")] {
+        for mut taker in [taker, ReplicaWriter::new(&target).await.expect("a taker")] {
             let mut session = connection(&fork, &taker, 100).await;
             let found = next_whole(&mut taker, &mut session).await;
             assert!(matches!(found, Err(Failure::OtherHistory(_))), "{found:?}");
@@ -601,13 +601,13 @@ mod tests {
         let behind = all(&source).await;
         // What the other follower still has at its old serial.
         commit(&source, 0..2, "second").await;
-        let mut taker = Taker::new(&target).await.expect("a taker");
+        let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
         let mut session = connection(&source, &taker, 100).await;
         next_whole(&mut taker, &mut session).await.expect("a state");
         for is_follower in [true, false] {
             let hello = Hello { is_follower, ..hello(1) };
-            let server = Answering::with(vec![frames(hello, &behind)]).await;
-            let known = Known { identity: IDENTITY.to_owned(), ..Known::default() };
+            let server = FakePrimary::with(vec![frames(hello, &behind)]).await;
+            let known = PrimaryStore { identity: IDENTITY.to_owned(), ..PrimaryStore::default() };
             let own = Some((IDENTITY, None));
             let opened = Session::open(&server.primary, &taker, &known, own).await;
             let failure = match opened {
@@ -630,9 +630,10 @@ mod tests {
             let identity = identity.to_owned();
             frames(Hello { identity, generation, ..hello(1) }, &[])
         };
-        let taker = Taker::new(&target).await.expect("a taker");
-        let known = Known { identity: IDENTITY.to_owned(), generation: 2, part: None };
-        let server = Answering::with(vec![of(IDENTITY, 1), of("9876543210", 1), of("?", 2)]).await;
+        let taker = ReplicaWriter::new(&target).await.expect("a taker");
+        let known = PrimaryStore { identity: IDENTITY.to_owned(), generation: 2, part: None };
+        let server =
+            FakePrimary::with(vec![of(IDENTITY, 1), of("9876543210", 1), of("?", 2)]).await;
         for expected in ["was promoted since", "had the store", "the name of its store is none"] {
             let own = Some((IDENTITY, None));
             let opened = Session::open(&server.primary, &taker, &known, own).await;
@@ -646,7 +647,7 @@ mod tests {
     async fn only_records_that_are_stored_make_the_pause_short_again() {
         let (source, _one) = records().await;
         commit(&source, 0..3, "theirs").await;
-        let server = Answering::with(vec![frames(hello(1), &all(&source).await)]).await;
+        let server = FakePrimary::with(vec![frames(hello(1), &all(&source).await)]).await;
         let pace = Pace { first: Duration::from_millis(1), max: Duration::from_secs(3_600) };
         for takes_records in [false, true] {
             let mut failures = Failures::new(pace);
@@ -654,8 +655,8 @@ mod tests {
                 let (target, place) = records().await;
                 let link = Link::new(String::new(), Serial::ZERO, Serial::ZERO);
                 let mut noting =
-                    Noting::new(place.path().to_owned(), "http://primary", IDENTITY, None);
-                let mut taker = Taker::new(&target).await.expect("a taker");
+                    NoteWriter::new(place.path().to_owned(), "http://primary", IDENTITY, None);
+                let mut taker = ReplicaWriter::new(&target).await.expect("a taker");
                 if !takes_records {
                     // A store that somebody else has written to takes no records of the primary.
                     commit(&target, 7..8, "ours").await;
@@ -676,7 +677,7 @@ mod tests {
     async fn a_store_that_cannot_be_read_is_tried_again() {
         let (source, _one) = records().await;
         commit(&source, 0..3, "theirs").await;
-        let server = Answering::with(vec![frames(hello(1), &all(&source).await)]).await;
+        let server = FakePrimary::with(vec![frames(hello(1), &all(&source).await)]).await;
         let (target, place) = records().await;
         let (file, away) = (place.path().join("records.db"), place.path().join("away.db"));
         std::fs::rename(&file, &away).expect("renamed");

@@ -57,7 +57,7 @@ pub struct Hello {
     pub is_follower: bool,
     /// What the follower gets, if its token does not open everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub part: Option<PartialCopy>,
     /// Where the clients of followers write, if this server says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_url: Option<String>,
@@ -68,7 +68,7 @@ pub struct Hello {
 /// A copy of what the owner of a token may read, without secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct PartialCopy {
     /// Whether everybody may read the articles of the primary.
     pub has_open_articles: bool,
 }
@@ -294,7 +294,7 @@ mod tests {
             generation: 1,
             serial: 7,
             is_follower: true,
-            part: Some(Part { has_open_articles: true }),
+            part: Some(PartialCopy { has_open_articles: true }),
             primary_url: Some("https://packages.example.org".to_owned()),
             version: "1.0".to_owned(),
         };

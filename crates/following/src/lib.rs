@@ -6,7 +6,7 @@
 //! what mirrors have by its path ([`MirrorSource`]).
 //!
 //! A copy has the secrets of its primary: password hashes and what logins are signed with. With the token of a user who is no
-//! administrator it has only what that user may read ([`frame::Part`]).
+//! administrator it has only what that user may read ([`frame::PartialCopy`]).
 
 mod blobs;
 mod copy;
@@ -29,5 +29,6 @@ pub use mirrors::MirrorSource;
 pub use note::{FILE_NAME as NOTE_FILE_NAME, FollowerNote};
 pub use pace::Pace;
 pub use primary::{
-    Held, HeldError, Known, Primary, PrimaryError, RECORDS_PATH, Settings, X_LARDER_PART, blob_path,
+    PartState, PartStateError, Primary, PrimaryError, PrimaryStore, RECORDS_PATH, Settings,
+    X_LARDER_PART, blob_path,
 };

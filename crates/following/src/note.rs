@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::frame::Part;
+use crate::frame::PartialCopy;
 
 /// The name of the file.
 pub const FILE_NAME: &str = "follower.json";
@@ -32,7 +32,7 @@ pub struct FollowerNote {
     pub heard_at: Timestamp,
     /// What the copy has, if that is not everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub part: Option<PartialCopy>,
     /// Whether a new copy is there, to be put in the place of the records.
     #[serde(default)]
     pub has_new_copy: bool,
@@ -54,7 +54,7 @@ impl FollowerNote {
 
     /// The note about a copy that has this part, or everything.
     #[must_use]
-    pub fn of_part(self, part: Option<Part>) -> FollowerNote {
+    pub fn of_part(self, part: Option<PartialCopy>) -> FollowerNote {
         FollowerNote { part, ..self }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         assert!(refusal.contains("larder promote"), "{refusal}");
         FollowerNote::refuse_part(place, "be anything").expect("everything");
         let note = FollowerNote::new("https://primary.example.org", "0123456789", 7);
-        let note = note.of_part(Some(Part { has_open_articles: false }));
+        let note = note.of_part(Some(PartialCopy { has_open_articles: false }));
         note.write(place).expect("written");
         assert_eq!(FollowerNote::read(place).expect("one"), Some(note));
         let refusal = FollowerNote::refuse(place).expect_err("a copy").to_string();

@@ -14,9 +14,9 @@ use record::{Digest, Serial};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 
-use crate::frame::{Decoder, Frame, FrameError, Hello, MEDIA_TYPE, Part};
+use crate::frame::{Decoder, Frame, FrameError, Hello, MEDIA_TYPE, PartialCopy};
 
-/// What a follower says of its copy of a part: see [`Held`]. Without it, it does not know that there are such copies.
+/// What a follower says of its copy of a part: see [`PartState`]. Without it, it does not know that there are such copies.
 pub const X_LARDER_PART: HeaderName = HeaderName::from_static("x-larder-part");
 
 /// The path of the records.
@@ -47,43 +47,43 @@ pub struct Settings {
 
 /// The store that a server has a copy of.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct PrimaryStore {
     /// Its name; empty if there is no copy.
     pub identity: String,
     /// How often a follower of it was made its primary, as far as the copy says.
     pub generation: u64,
     /// What the copy has, if that is not everything.
-    pub part: Option<Part>,
+    pub part: Option<PartialCopy>,
 }
 
 /// The state that a copy of a part is at, for the header [`X_LARDER_PART`]: its serial, and the digest of what was readable then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PartState {
     /// The serial.
     pub serial: Serial,
     /// The digest, as [`Whole::view`](crate::frame::Whole::view) named it.
     pub view: String,
 }
 
-impl Held {
+impl PartState {
     /// Reads the value of the header: `None` for a copy that is no part, or is not there yet.
     ///
     /// # Errors
     /// The value has another form.
-    pub fn parse(value: &str) -> Result<Option<Held>, HeldError> {
+    pub fn parse(value: &str) -> Result<Option<PartState>, PartStateError> {
         if value == "none" {
             return Ok(None);
         }
-        let (serial, view) = value.split_once(' ').ok_or(HeldError)?;
-        let serial = serial.parse().map_err(|_| HeldError)?;
-        Ok(Some(Held { serial, view: view.to_owned() }))
+        let (serial, view) = value.split_once(' ').ok_or(PartStateError)?;
+        let serial = serial.parse().map_err(|_| PartStateError)?;
+        Ok(Some(PartState { serial, view: view.to_owned() }))
     }
 }
 
 /// The value of [`X_LARDER_PART`] has another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`X-Larder-Part` was expected to be `none`, or a serial, a blank and a digest")]
-pub struct HeldError;
+pub struct PartStateError;
 
 /// The server that is followed.
 #[derive(Clone, Debug)]
@@ -184,11 +184,11 @@ impl Primary {
     pub(crate) async fn records(
         &self,
         after: Serial,
-        known: &Known,
-        held: Option<&Held>,
-    ) -> Result<(Hello, Reading), PrimaryError> {
+        known: &PrimaryStore,
+        held: Option<&PartState>,
+    ) -> Result<(Hello, RecordStream), PrimaryError> {
         let mut path = format!("{RECORDS_PATH}?after={after}");
-        let Known { identity, generation, .. } = known;
+        let PrimaryStore { identity, generation, .. } = known;
         if !identity.is_empty() {
             let _ = write!(path, "&identity={identity}&generation={generation}");
         }
@@ -199,7 +199,7 @@ impl Primary {
         let accept = HeaderValue::from_static(MEDIA_TYPE);
         let headers = HeaderMap::from_iter([(ACCEPT, accept), (X_LARDER_PART, held)]);
         let response = self.get(&path, headers).await?;
-        let mut reading = Reading::of(&self.settings.url, response.bytes_stream().boxed());
+        let mut reading = RecordStream::of(&self.settings.url, response.bytes_stream().boxed());
         match reading.next().await? {
             Frame::Hello(hello) => Ok((hello, reading)),
             _ => Err(self.flawed("its answer does not begin with its name")),
@@ -304,15 +304,15 @@ fn detail(text: &str) -> String {
 }
 
 /// An answer with records that is being read.
-pub(crate) struct Reading {
+pub(crate) struct RecordStream {
     url: String,
     bytes: BoxStream<'static, reqwest::Result<Bytes>>,
     decoder: Decoder,
 }
 
-impl Reading {
-    pub(crate) fn of(url: &str, bytes: BoxStream<'static, reqwest::Result<Bytes>>) -> Reading {
-        Reading { url: url.to_owned(), bytes, decoder: Decoder::default() }
+impl RecordStream {
+    pub(crate) fn of(url: &str, bytes: BoxStream<'static, reqwest::Result<Bytes>>) -> RecordStream {
+        RecordStream { url: url.to_owned(), bytes, decoder: Decoder::default() }
     }
 
     /// The next frame.
@@ -347,11 +347,11 @@ mod tests {
 
     #[test]
     fn what_is_held_is_read_as_it_is_written() {
-        let held = Held { serial: Serial(7), view: "0a".to_owned() };
-        assert_eq!(Held::parse("7 0a"), Ok(Some(held)));
-        assert_eq!(Held::parse("none"), Ok(None));
+        let held = PartState { serial: Serial(7), view: "0a".to_owned() };
+        assert_eq!(PartState::parse("7 0a"), Ok(Some(held)));
+        assert_eq!(PartState::parse("none"), Ok(None));
         for bad in ["", "7", "x 0a", "-1 0a"] {
-            assert_eq!(Held::parse(bad), Err(HeldError), "{bad}");
+            assert_eq!(PartState::parse(bad), Err(PartStateError), "{bad}");
         }
     }
 

@@ -16,14 +16,14 @@ use crate::primary::{Primary, Settings};
 pub(crate) const IDENTITY: &str = "0123456789";
 
 /// A server that gives each connection the next of its answers, and the last one again and again.
-pub(crate) struct Answering {
+pub(crate) struct FakePrimary {
     pub(crate) primary: Primary,
     asked: Arc<Mutex<Vec<String>>>,
     _directory: TempDir,
 }
 
-impl Answering {
-    pub(crate) async fn with(answers: Vec<Vec<u8>>) -> Answering {
+impl FakePrimary {
+    pub(crate) async fn with(answers: Vec<Vec<u8>>) -> FakePrimary {
         let directory = tempfile::tempdir().expect("a directory");
         let token_file = directory.path().join("token");
         std::fs::write(&token_file, "larder_x").expect("a file");
@@ -45,7 +45,7 @@ impl Answering {
             }
         });
         let primary = Primary::new(Settings { url, token_file }).expect("a client");
-        Answering { primary, asked, _directory: directory }
+        FakePrimary { primary, asked, _directory: directory }
     }
 
     /// The first lines of all requests so far.

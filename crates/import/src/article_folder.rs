@@ -58,27 +58,27 @@ pub(crate) struct Entry {
 
 /// Something that is left out, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct Omission {
     /// The path, or the name.
     pub what: String,
     /// Why.
     pub why: String,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Omission {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.what.escape_debug(), self.why)
     }
 }
 
-impl LeftOut {
+impl Omission {
     /// This was left out, for this reason.
-    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> LeftOut {
-        LeftOut { what: what.into(), why: why.to_string() }
+    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Omission {
+        Omission { what: what.into(), why: why.to_string() }
     }
 
     /// A summary of these, for what was to be `done`, such as "exported"; `None` if there are none.
-    pub(crate) fn shortfall(all: &[LeftOut], done: &str) -> Option<String> {
+    pub(crate) fn shortfall(all: &[Omission], done: &str) -> Option<String> {
         let summary =
             || format!("{}: not everything was {done}", counted(all.len() as u64, "failure"));
         (!all.is_empty()).then(summary)

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use article::{
-    Act, ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
-    Revision, Snapshot, of_name,
+    ArticleName, AttachmentName, Change, Content, ContentType, Inspector, Limits, Redirect,
+    Revision, Snapshot, WriteAction, of_name,
 };
 use bytes::Bytes;
 use config::Config;
@@ -28,9 +28,9 @@ use store::{BlobStore, SpooledBlob};
 use tokio::io::AsyncReadExt as _;
 
 use crate::article_folder::{
-    AttachedEntry, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Names, whole_prefix,
+    AttachedEntry, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Names, Omission, whole_prefix,
 };
-use crate::writer::{self, Plan, Writer};
+use crate::writer::{self, PlannedBatch, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// How many bytes of a file are in memory at once.
@@ -75,13 +75,13 @@ pub struct ArticlesReport {
     /// Hidden files and folders, which are not looked into.
     pub hidden: u64,
     /// What was not imported.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
 }
 
 impl ArticlesReport {
     /// A summary of what was not imported; `None` if the import is complete.
     pub fn shortfall(&self) -> Option<String> {
-        LeftOut::shortfall(&self.left_out, "imported")
+        Omission::shortfall(&self.left_out, "imported")
     }
 
     /// Adds what one more commit has imported and left out.
@@ -130,7 +130,7 @@ struct Listing {
     files: Vec<String>,
     manifest: Manifest,
     hidden: u64,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<Omission>,
 }
 
 /// A file that was read, and whose bytes are kept.
@@ -175,13 +175,13 @@ async fn everything(
         if let Some(entry) = manifest.attachments.get(&path) {
             match place_of(entry, &import.prefix) {
                 Ok(place) => attached.push((path, place)),
-                Err(why) => report.left_out.push(LeftOut::new(path, why)),
+                Err(why) => report.left_out.push(Omission::new(path, why)),
             }
             continue;
         }
         match names.place(&path, &import.prefix, &manifest) {
             Ok((name, content_type)) => wanted.push((path, name, content_type)),
-            Err(why) => report.left_out.push(LeftOut::new(path, why)),
+            Err(why) => report.left_out.push(Omission::new(path, why)),
         }
     }
     let names = &names;
@@ -208,7 +208,7 @@ async fn everything(
             let (content, staged) = match read {
                 Ok(read) => read,
                 Err(error) => {
-                    report.left_out.push(LeftOut::new(path, format_args!("{error:#}")));
+                    report.left_out.push(Omission::new(path, format_args!("{error:#}")));
                     continue;
                 }
             };
@@ -216,8 +216,10 @@ async fn everything(
             // An unchanged text needs no blob. A refused one is decided here, because its bytes are not kept for a later
             // decision.
             match (state(&writer.stored().articles, &next), staged) {
-                (State::Refused(why), _) => report.left_out.push(LeftOut::new(next.path, why)),
-                (State::Wanted(_), Some(staged)) => {
+                (ArticleState::Refused(why), _) => {
+                    report.left_out.push(Omission::new(next.path, why))
+                }
+                (ArticleState::Wanted(_), Some(staged)) => {
                     staged.persist().await?;
                     arrived.push(next);
                 }
@@ -250,7 +252,7 @@ fn place_of(entry: &AttachedEntry, prefix: &str) -> Result<(ArticleName, Attachm
 }
 
 /// The article has this text already.
-enum State {
+enum ArticleState {
     /// The file's content.
     Same,
     /// The article has another text, or none: the file becomes the version after this one.
@@ -259,44 +261,44 @@ enum State {
     Refused(String),
 }
 
-fn state(articles: &Snapshot, arrived: &ReadArticle) -> State {
+fn state(articles: &Snapshot, arrived: &ReadArticle) -> ArticleState {
     let Some(article) = articles.article(&arrived.name) else {
-        return State::Wanted(Revision::NONE);
+        return ArticleState::Wanted(Revision::NONE);
     };
     if let Some(to) = article.redirect() {
-        return State::Refused(format!("`{}` was renamed to `{to}`", arrived.name));
+        return ArticleState::Refused(format!("`{}` was renamed to `{to}`", arrived.name));
     }
     match article.latest().and_then(|latest| latest.content()) {
-        None => State::Refused(format!("`{}` was deleted", arrived.name)),
+        None => ArticleState::Refused(format!("`{}` was deleted", arrived.name)),
         Some(content)
             if content.digest == arrived.content.digest
                 && content.content_type == arrived.content.content_type =>
         {
-            State::Same
+            ArticleState::Same
         }
-        Some(_) => State::Wanted(article.highest()),
+        Some(_) => ArticleState::Wanted(article.highest()),
     }
 }
 
 fn write(
     import: &ArticlesImport,
     arrived: &[ReadArticle],
-    plan: &mut Plan,
+    plan: &mut PlannedBatch,
     limits: &Limits,
 ) -> anyhow::Result<ArticlesReport> {
     let mut done = ArticlesReport::default();
     for arrived in arrived {
         let articles = &plan.stored().articles;
         let base = match state(articles, arrived) {
-            State::Same => {
+            ArticleState::Same => {
                 done.already_there += 1;
                 continue;
             }
-            State::Refused(why) => {
-                done.left_out.push(LeftOut::new(&arrived.path, why));
+            ArticleState::Refused(why) => {
+                done.left_out.push(Omission::new(&arrived.path, why));
                 continue;
             }
-            State::Wanted(base) => base,
+            ArticleState::Wanted(base) => base,
         };
         let change = Change {
             name: arrived.name.clone(),
@@ -304,7 +306,7 @@ fn write(
             author: import.author.clone(),
             comment: import.comment.clone(),
             at: Timestamp::now(),
-            act: Act::Put(arrived.content.clone()),
+            act: WriteAction::Put(arrived.content.clone()),
         };
         match change.check(articles, limits) {
             Ok(checked) => {
@@ -314,7 +316,7 @@ fn write(
                     _ => done.changed += 1,
                 }
             }
-            Err(error) => done.left_out.push(LeftOut::new(&arrived.path, error)),
+            Err(error) => done.left_out.push(Omission::new(&arrived.path, error)),
         }
     }
     Ok(done)
@@ -324,7 +326,7 @@ fn write(
 fn redirect(
     import: &ArticlesImport,
     redirects: &[(&String, &String)],
-    plan: &mut Plan,
+    plan: &mut PlannedBatch,
     limits: &Limits,
 ) -> anyhow::Result<ArticlesReport> {
     let mut done = ArticlesReport::default();
@@ -333,7 +335,7 @@ fn redirect(
         let (name, to) = match (parse(from), parse(to)) {
             (Ok(name), Ok(to)) => (name, to),
             (Err(error), _) | (_, Err(error)) => {
-                done.left_out.push(LeftOut::new(*from, error));
+                done.left_out.push(Omission::new(*from, error));
                 continue;
             }
         };
@@ -348,7 +350,7 @@ fn redirect(
                 plan.add(checked.batch);
                 done.redirects += 1;
             }
-            Err(error) => done.left_out.push(LeftOut::new(*from, error)),
+            Err(error) => done.left_out.push(Omission::new(*from, error)),
         }
     }
     Ok(done)
@@ -494,7 +496,7 @@ fn listed(directory: &Path) -> anyhow::Result<Listing> {
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
                 let shown = format!("{folder}{}", name.display());
-                listing.left_out.push(LeftOut::new(shown, "its name is not UTF-8"));
+                listing.left_out.push(Omission::new(shown, "its name is not UTF-8"));
                 continue;
             };
             let path = format!("{folder}{name}");
@@ -505,7 +507,7 @@ fn listed(directory: &Path) -> anyhow::Result<Listing> {
             if let Err(why) =
                 listing.take(&path, entry.file_type().with_context(unreadable)?, &mut waiting)
             {
-                listing.left_out.push(LeftOut::new(path, why));
+                listing.left_out.push(Omission::new(path, why));
             }
         }
     }

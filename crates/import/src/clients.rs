@@ -4,8 +4,8 @@
 //! beside the file. Everything else in these files stays. A file with a password in it is readable by its owner only.
 
 mod edits;
+mod file_change;
 mod ini;
-mod written;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use self::edits::credentials_in_pypirc;
 use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
-pub use self::written::{Change, Undo};
+pub use self::file_change::{Change, Undo};
 
 /// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -172,7 +172,7 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
 
 /// The places of clients' files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Places {
+pub enum ConfigPlaces {
     /// Each client's usual place for a person's settings.
     Home {
         /// The home directory.
@@ -184,32 +184,32 @@ pub enum Places {
     Directory(PathBuf),
 }
 
-impl Places {
+impl ConfigPlaces {
     /// The places of the person whose environment this is.
     ///
     /// # Errors
     /// If the environment names no home directory.
-    pub fn of(environment: &Environment) -> anyhow::Result<Places> {
+    pub fn of(environment: &Environment) -> anyhow::Result<ConfigPlaces> {
         let home =
             environment.get("HOME").context("there is no HOME: `--dir` names a directory")?;
         let home = PathBuf::from(home);
         let config = environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
         let config =
             config.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(".config"));
-        Ok(Places::Home { home, config })
+        Ok(ConfigPlaces::Home { home, config })
     }
 
     fn file(&self, in_home: Option<&str>, in_config: &str, alone: &str) -> PathBuf {
         match (self, in_home) {
-            (Places::Home { home, .. }, Some(name)) => home.join(name),
-            (Places::Home { config, .. }, None) => config.join(in_config),
-            (Places::Directory(directory), _) => directory.join(alone),
+            (ConfigPlaces::Home { home, .. }, Some(name)) => home.join(name),
+            (ConfigPlaces::Home { config, .. }, None) => config.join(in_config),
+            (ConfigPlaces::Directory(directory), _) => directory.join(alone),
         }
     }
 
     /// How to point a client at its file, if it does not look there on its own.
     pub fn hint(&self, tool: Tool) -> Option<String> {
-        let Places::Directory(directory) = self else { return None };
+        let ConfigPlaces::Directory(directory) = self else { return None };
         let directory = directory.display();
         Some(match tool {
             Tool::Pip => format!("export PIP_CONFIG_FILE={directory}/pip.conf"),
@@ -222,11 +222,11 @@ impl Places {
 
 /// How clients should be configured.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct ClientSetup {
     /// The clients.
     pub tools: BTreeSet<Tool>,
     /// The places of their files.
-    pub places: Places,
+    pub places: ConfigPlaces,
     /// A project's `pyproject.toml`, which names the index as well.
     pub project: Option<PathBuf>,
     /// Whether the index replaces the public one, or is used beside it.
@@ -240,9 +240,9 @@ pub struct Wish {
 pub fn changes(
     endpoints: &Endpoints,
     credentials: Option<&Credentials>,
-    wish: &Wish,
+    wish: &ClientSetup,
 ) -> anyhow::Result<Vec<Change>> {
-    let Wish { tools, places, project, is_only } = wish;
+    let ClientSetup { tools, places, project, is_only } = wish;
     let is_only = *is_only;
     let mut changes = Vec::new();
     let change = |path: PathBuf, edit: &dyn Fn(&str) -> anyhow::Result<String>| {
@@ -307,7 +307,7 @@ pub fn changes(
 }
 
 /// What else a person has to do for a client: lines to read, and to copy.
-pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &Wish) -> Vec<String> {
+pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &ClientSetup) -> Vec<String> {
     let name = &endpoints.name;
     let Endpoints { simple, submit, .. } = endpoints;
     let is_beside = !wish.is_only;

@@ -1,6 +1,6 @@
-//! [`Intake`]: reads a file once, computes its digests, checks them, inspects the archive, and stores the bytes.
+//! [`BlobIntake`]: reads a file once, computes its digests, checks them, inspects the archive, and stores the bytes.
 //!
-//! path -> [`Intake::read`] -> [`Arrival`] -> [`Arrival::persist`]. An arrival that is dropped without that leaves
+//! path -> [`BlobIntake::read`] -> [`Arrival`] -> [`Arrival::persist`]. An arrival that is dropped without that leaves
 //! nothing.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Where the bytes of files are stored.
 #[derive(Clone, Copy)]
-pub(super) struct Intake<'store> {
+pub(super) struct BlobIntake<'store> {
     /// `None` in a dry run: bytes are read and checked, but not stored.
     pub(super) blobs: Option<&'store BlobStore>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Arrival {
     staged: Option<SpooledBlob>,
 }
 
-impl Intake<'_> {
+impl BlobIntake<'_> {
     /// Reads the file at `path`; if `archive` names a release file, its contents are inspected too.
     ///
     /// # Errors

@@ -20,7 +20,7 @@
 
 mod article_folder;
 mod articles;
-mod articles_out;
+mod articles_export;
 pub mod clients;
 mod devpi;
 mod intake;
@@ -31,12 +31,12 @@ mod stored_blobs;
 mod wheels;
 mod writer;
 
-pub use article_folder::LeftOut;
+pub use article_folder::Omission;
 pub use articles::{ArticlesImport, ArticlesReport, import_articles};
-pub use articles_out::{ArticlesExport, ExportReport, export_articles};
+pub use articles_export::{ArticlesExport, ExportReport, export_articles};
 pub use devpi::{DevpiImport, import_devpi};
 pub use osv::{OsvImport, OsvReport, import_osv};
-pub use report::{Mirrored, Remark, Report, Tally};
+pub use report::{ImportCounts, MirrorCounts, Remark, Report};
 pub use site_folder::{FileNames, SiteExport, SiteFolder, SiteReport, is_picture};
 pub use wheels::{WheelsImport, import_wheels};
 

@@ -11,19 +11,19 @@ pub struct Report {
     /// Whether nothing was written.
     pub is_dry_run: bool,
     /// Users.
-    pub users: Tally,
+    pub users: ImportCounts,
     /// Indexes.
-    pub indexes: Tally,
+    pub indexes: ImportCounts,
     /// Registered releases.
-    pub releases: Tally,
+    pub releases: ImportCounts,
     /// Wheels, source distributions and other archives.
-    pub files: Tally,
+    pub files: ImportCounts,
     /// Zips of documentation.
-    pub documentation: Tally,
+    pub documentation: ImportCounts,
     /// Results of test runs.
-    pub test_results: Tally,
+    pub test_results: ImportCounts,
     /// The contents of mirrors in the export, which are not imported.
-    pub mirrored: Mirrored,
+    pub mirrored: MirrorCounts,
     /// Bytes in all files that this import added.
     pub bytes: u64,
     /// Files that were looked up in the store at the end and had the right digest.
@@ -40,7 +40,7 @@ pub struct Report {
 
 /// Counts for one kind of thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct ImportCounts {
     /// Imported now.
     pub imported: u64,
     /// Already in the store, exactly like this.
@@ -51,7 +51,7 @@ pub struct Tally {
 
 /// Counts of what mirrors contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Mirrored {
+pub struct MirrorCounts {
     /// Mirrors.
     pub indexes: u64,
     /// Their projects.
@@ -125,7 +125,7 @@ impl fmt::Display for Report {
         ];
         let verb = if self.is_dry_run { "would be imported" } else { "imported" };
         for (noun, tally) in kinds {
-            if tally == Tally::default() {
+            if tally == ImportCounts::default() {
                 continue;
             }
             let nouns = match noun {
@@ -133,13 +133,13 @@ impl fmt::Display for Report {
                 "documentation" => noun.to_owned(),
                 _ => format!("{noun}s"),
             };
-            let Tally { imported, already_there, not_imported } = tally;
+            let ImportCounts { imported, already_there, not_imported } = tally;
             writeln!(
                 formatter,
                 "{nouns}: {imported} {verb}, {already_there} there already, {not_imported} not imported"
             )?;
         }
-        let Mirrored { indexes, projects, releases, files } = self.mirrored;
+        let MirrorCounts { indexes, projects, releases, files } = self.mirrored;
         if indexes > 0 {
             let [projects, releases, files] =
                 [(projects, "project"), (releases, "release"), (files, "file")]

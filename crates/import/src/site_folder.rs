@@ -19,8 +19,8 @@ use record::Digest;
 use serde::Serialize;
 use store::BlobStore;
 
-use crate::article_folder::{LeftOut, whole_prefix};
-use crate::articles_out::write_blob;
+use crate::article_folder::{Omission, whole_prefix};
+use crate::articles_export::write_blob;
 
 /// What to export as a static site.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +45,13 @@ pub struct SiteReport {
     /// Other files: attachments, pictures, and articles that are no text.
     pub files: u64,
     /// What was not exported.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
 }
 
 impl SiteReport {
     /// A summary of what was not exported; `None` if the export is complete.
     pub fn shortfall(&self) -> Option<String> {
-        LeftOut::shortfall(&self.left_out, "exported")
+        Omission::shortfall(&self.left_out, "exported")
     }
 }
 

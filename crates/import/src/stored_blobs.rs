@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
 use state::maintenance::Progress;
 use store::BlobStore;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 
 use super::AT_ONCE_MAX;
 use super::report::Report;
@@ -66,9 +66,9 @@ async fn flaw(
 ) -> anyhow::Result<Option<String>> {
     if is_new {
         return Ok(match blobs.verify(digest).await? {
-            Verdict::Whole => None,
-            Verdict::Missing => Some("its bytes are not in the store".to_owned()),
-            Verdict::Damaged { found } => {
+            BlobVerdict::Whole => None,
+            BlobVerdict::Missing => Some("its bytes are not in the store".to_owned()),
+            BlobVerdict::Damaged { found } => {
                 Some(format!("its bytes in the store have the SHA-256 {found}: they are damaged"))
             }
         });

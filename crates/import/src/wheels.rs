@@ -22,10 +22,10 @@ use state::maintenance::Progress;
 use state::release_metadata;
 use state::text::counted;
 
-use super::intake::{Arrival, Intake};
+use super::intake::{Arrival, BlobIntake};
 use super::report::Report;
 use super::stored_blobs::{self, BlobCheck};
-use super::writer::{self, ByteStore, Plan, Writer};
+use super::writer::{self, ByteStore, PlannedBatch, Writer};
 use super::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// Most skipped files that the report names.
@@ -269,7 +269,7 @@ async fn prepare(writer: &Writer, path: &Path) -> anyhow::Result<PreparedFile> {
     let filename = Filename::parse(name)?;
     let written_at = tokio::fs::metadata(path).await?.modified()?;
     let at = Timestamp::try_from(written_at)?;
-    let intake = Intake { blobs: writer.blobs() };
+    let intake = BlobIntake { blobs: writer.blobs() };
     let mut arrival: Arrival =
         intake.read(path, &ClaimedDigests::default(), Some(&filename)).await?;
     let facts = arrival.facts.take().context("it was not inspected")??;
@@ -310,7 +310,7 @@ async fn decide(
     ready: &PreparedFile,
     bytes: &ByteStore,
     releases: &mut BTreeMap<(ProjectName, Version), Metadata>,
-    plan: &mut Plan,
+    plan: &mut PlannedBatch,
 ) -> anyhow::Result<ItemResult> {
     let known = plan.stored().index.stage(import.stage.as_str());
     let known = known.and_then(|stage| stage.project(ready.project.as_str())).cloned();

@@ -1,6 +1,6 @@
-//! [`Writer`]: an import's view of the store, and [`Plan`]: many decided changes that become one commit.
+//! [`Writer`]: an import's view of the store, and [`PlannedBatch`]: many decided changes that become one commit.
 //!
-//! state -> a plan -> [`Plan::add`], where each change is decided on the state after the changes before it
+//! state -> a plan -> [`PlannedBatch::add`], where each change is decided on the state after the changes before it
 //! -> [`Writer::committed`] -> the next state, read back from the store. A dry run writes nothing, and the plan becomes
 //! the state.
 
@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 pub(super) struct Writer {
     /// `None` in a dry run without a store.
     store: Option<Store>,
-    state: State,
+    state: WriterState,
     bytes: ByteStore,
     rules: Arc<Rules>,
 }
@@ -37,7 +37,7 @@ pub(super) struct ByteStore {
 }
 
 /// The state that is decided on.
-enum State {
+enum WriterState {
     /// The store's own.
     Real(Follower<Stored>),
     /// The state of a dry run.
@@ -48,7 +48,7 @@ enum State {
 const STOPPED: &str = "the import stopped; run it again to continue";
 
 /// Changes to be committed together.
-pub(super) struct Plan {
+pub(super) struct PlannedBatch {
     /// The state after these changes.
     stored: Stored,
     writes: BTreeMap<Key, Write>,
@@ -71,17 +71,17 @@ impl Writer {
     pub(super) async fn open(config: &Config, is_dry_run: bool) -> anyhow::Result<Writer> {
         let (store, state) = match is_dry_run {
             // A dry run creates nothing, and nothing could be written.
-            true if is_missing(config) => (None, State::Trial(Stored::of_server(config))),
+            true if is_missing(config) => (None, WriterState::Trial(Stored::of_server(config))),
             true => {
                 let store = maintenance::open_existing(config).await?;
                 let stored = setup::load(config, &store.records).await?.into_state();
-                (Some(store), State::Trial(stored))
+                (Some(store), WriterState::Trial(stored))
             }
             false => {
                 setup::create_data_dir(&config.data_dir)?;
                 let store = setup::open(config).await?;
                 let follower = setup::load(config, &store.records).await?;
-                (Some(store), State::Real(follower))
+                (Some(store), WriterState::Real(follower))
             }
         };
         let blobs = store.as_ref().map(|store| store.blobs.clone());
@@ -92,14 +92,14 @@ impl Writer {
     /// The state as of the last commit.
     pub(super) fn stored(&self) -> &Stored {
         match &self.state {
-            State::Real(follower) => follower.state(),
-            State::Trial(stored) => stored,
+            WriterState::Real(follower) => follower.state(),
+            WriterState::Trial(stored) => stored,
         }
     }
 
     /// The store for bytes; `None` in a dry run.
     pub(super) fn blobs(&self) -> Option<&BlobStore> {
-        self.bytes.readable().filter(|_| matches!(self.state, State::Real(_)))
+        self.bytes.readable().filter(|_| matches!(self.state, WriterState::Real(_)))
     }
 
     /// Where bytes go, apart from the records.
@@ -110,8 +110,8 @@ impl Writer {
     /// The records; `None` in a dry run.
     pub(super) fn records(&self) -> Option<&Records> {
         match &self.state {
-            State::Real(follower) => Some(follower.records()),
-            State::Trial(_) => None,
+            WriterState::Real(follower) => Some(follower.records()),
+            WriterState::Trial(_) => None,
         }
     }
 
@@ -122,14 +122,14 @@ impl Writer {
     /// Those of `decide` and of the store.
     pub(super) async fn committed<T>(
         &mut self,
-        decide: impl AsyncFnMut(&mut Plan) -> anyhow::Result<T>,
+        decide: impl AsyncFnMut(&mut PlannedBatch) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         // The last decision, and what came of it. If it failed, there is nothing to write.
         let last = &Mutex::new((decide, None));
         carry_out_with(self, &Sender::Command, |basis| async move {
             let mut last = last.lock().await;
             let (decide, outcome) = &mut *last;
-            let mut plan = Plan::on(&basis.stored);
+            let mut plan = PlannedBatch::on(&basis.stored);
             let decided = outcome.insert(decide(&mut plan).await);
             Ok(ImportRecords(decided.is_ok().then(|| plan.batch())))
         })
@@ -185,8 +185,8 @@ impl Keeper for Writer {
 
     async fn commit(&mut self, batch: Batch) -> Result<Serial, CommitError> {
         match &mut self.state {
-            State::Real(follower) => follower.records().commit(batch).await,
-            State::Trial(stored) => {
+            WriterState::Real(follower) => follower.records().commit(batch).await,
+            WriterState::Trial(stored) => {
                 let records: Vec<Record> = batch.writes.into_iter().map(written).collect();
                 let (next, troubles) = stored.clone().apply(&records, stored.serial);
                 stored::log(&troubles);
@@ -197,7 +197,7 @@ impl Keeper for Writer {
     }
 
     async fn shows(&mut self, serial: Serial) -> bool {
-        if let State::Real(follower) = &mut self.state {
+        if let WriterState::Real(follower) = &mut self.state {
             match follower.catch_up().await {
                 Ok(news) => stored::log(&news.troubles),
                 Err(error) => {
@@ -234,10 +234,10 @@ impl ByteStore {
     }
 }
 
-impl Plan {
+impl PlannedBatch {
     /// Begins a plan on this state.
-    fn on(stored: &Stored) -> Plan {
-        Plan { stored: stored.clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
+    fn on(stored: &Stored) -> PlannedBatch {
+        PlannedBatch { stored: stored.clone(), writes: BTreeMap::new(), checks: BTreeMap::new() }
     }
 
     /// Everything that was added, as one batch.
@@ -251,7 +251,7 @@ impl Plan {
         &self.stored
     }
 
-    /// Adds a change that was decided on [`Plan::stored`].
+    /// Adds a change that was decided on [`PlannedBatch::stored`].
     pub(super) fn add(&mut self, batch: Batch) {
         let serial = Serial(self.stored.serial.0.saturating_add(1));
         let mut records = Vec::with_capacity(batch.writes.len());

@@ -35,10 +35,10 @@ pub struct Attestations {
 /// Why an attestation is not the one of the job that uploads it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct AttestationRefused(String);
+pub struct AttestationRefusal(String);
 
 /// Which claims of a CI system are in its certificates, too.
-struct Tied {
+struct CertificateClaims {
     repository: &'static str,
     repository_id: &'static str,
     owner_id: &'static str,
@@ -46,14 +46,14 @@ struct Tied {
     workflows: &'static [&'static str],
 }
 
-const OF_GITHUB: Tied = Tied {
+const OF_GITHUB: CertificateClaims = CertificateClaims {
     repository: "repository",
     repository_id: "repository_id",
     owner_id: "repository_owner_id",
     workflows: &["job_workflow_ref", "workflow_ref"],
 };
 
-const OF_GITLAB: Tied = Tied {
+const OF_GITLAB: CertificateClaims = CertificateClaims {
     repository: "project_path",
     repository_id: "project_id",
     owner_id: "namespace_id",
@@ -96,17 +96,17 @@ impl Attestations {
     /// digest. It takes a few milliseconds of a core.
     ///
     /// # Errors
-    /// [`AttestationRefused`]. Attestations of kinds of issuers whose certificates do not name the job are always refused.
+    /// [`AttestationRefusal`]. Attestations of kinds of issuers whose certificates do not name the job are always refused.
     pub fn check(
         &self,
         attestation: &str,
         sha256: &Digest,
         identity: &CiIdentity,
-    ) -> Result<(), AttestationRefused> {
-        let certificate = self.signer(attestation, sha256).map_err(AttestationRefused)?;
+    ) -> Result<(), AttestationRefusal> {
+        let certificate = self.signer(attestation, sha256).map_err(AttestationRefusal)?;
         tie(&certificate, identity).map_err(|difference| {
             let signer = certificate.identity.as_ref().map_or("nobody", |it| it.as_str());
-            AttestationRefused(format!(
+            AttestationRefusal(format!(
                 "it was signed by {}, and {} uploads it: {difference}",
                 shown(signer),
                 described(identity)

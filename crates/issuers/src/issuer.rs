@@ -50,7 +50,7 @@ impl FromStr for Issuer {
         let (kind, url, jwks_url) = match words[..] {
             [kind, url] => (kind, url, None),
             [kind, url, jwks_url] => (kind, url, Some(jwks_url)),
-            _ => return Err(IssuerError::Words(text.chars().take(200).collect())),
+            _ => return Err(IssuerError::Words(record::excerpt(text, 200).into())),
         };
         let unsafe_url = [Some(url), jwks_url].into_iter().flatten().find(|url| !is_safe_url(url));
         if let Some(url) = unsafe_url.or(Some(url).filter(|url| url.contains('?'))) {

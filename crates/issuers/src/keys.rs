@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
 use super::endpoints::{Endpoints, Hosts};
-use super::{Refused, shown};
+use super::{TokenRefusal, shown};
 
 /// How long keys count before they are fetched again.
 const FRESH_FOR: Duration = Duration::from_secs(3600);
@@ -52,7 +52,7 @@ pub(super) struct Key {
 type Keys = HashMap<String, Arc<Key>>;
 
 /// What one fetch brings.
-struct Fetched {
+struct FetchedKeys {
     keys: Keys,
     /// What the discovery document says of log-ins; `None` if none was asked for.
     endpoints: Option<Arc<Endpoints>>,
@@ -60,7 +60,7 @@ struct Fetched {
 
 /// What is needed of it.
 #[derive(Clone, Copy)]
-enum Need<'text> {
+enum KeyNeed<'text> {
     /// The key with this id.
     Key(&'text str),
     /// The endpoints.
@@ -73,15 +73,15 @@ pub(super) struct Source(Arc<Inner>);
 
 struct Inner {
     issuer: String,
-    place: Place,
+    place: KeyLocation,
     hosts: Hosts,
     client: Client,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
     waiting: Semaphore,
 }
 
 /// Where the keys are.
-enum Place {
+enum KeyLocation {
     /// The configuration says.
     Keys(Url),
     /// The discovery document at this URL says.
@@ -89,8 +89,8 @@ enum Place {
 }
 
 #[derive(Default)]
-struct State {
-    fetched: Option<(Arc<Fetched>, Instant)>,
+struct CacheState {
+    fetched: Option<(Arc<FetchedKeys>, Instant)>,
     /// The last failure since then.
     failure: Option<(String, Instant)>,
     /// The fetch that is under way; it is dropped when that ends.
@@ -98,8 +98,8 @@ struct State {
 }
 
 /// What a request finds.
-enum Found {
-    Here(Arc<Fetched>),
+enum KeyLookup {
+    Here(Arc<FetchedKeys>),
     Wait(watch::Receiver<()>),
 }
 
@@ -114,13 +114,13 @@ impl Source {
     ) -> anyhow::Result<Source> {
         let url = |text: &str| Url::parse(text).with_context(|| format!("`{text}` is no URL"));
         let place = match jwks_url {
-            Some(text) => Place::Keys(url(text)?),
+            Some(text) => KeyLocation::Keys(url(text)?),
             None => {
                 let base = issuer.trim_end_matches('/');
-                Place::Discovery(url(&format!("{base}/.well-known/openid-configuration"))?)
+                KeyLocation::Discovery(url(&format!("{base}/.well-known/openid-configuration"))?)
             }
         };
-        let (Place::Keys(named) | Place::Discovery(named)) = &place;
+        let (KeyLocation::Keys(named) | KeyLocation::Discovery(named)) = &place;
         // The operator names the host, so it may be a private one. The client follows no redirects.
         let egress = egress.clone().naming(named.host_str().unwrap_or_default());
         egress.check(named)?;
@@ -139,14 +139,14 @@ impl Source {
     }
 
     /// The key with this id.
-    pub(super) async fn key(&self, id: &str) -> Result<Arc<Key>, Refused> {
-        let fetched = self.fetched(Need::Key(id)).await?;
+    pub(super) async fn key(&self, id: &str) -> Result<Arc<Key>, TokenRefusal> {
+        let fetched = self.fetched(KeyNeed::Key(id)).await?;
         fetched.keys.get(id).cloned().ok_or_else(|| no_key(id))
     }
 
     /// The endpoints that the discovery document names.
-    pub(super) async fn endpoints(&self) -> Result<Arc<Endpoints>, Refused> {
-        let fetched = self.fetched(Need::Endpoints).await?;
+    pub(super) async fn endpoints(&self) -> Result<Arc<Endpoints>, TokenRefusal> {
+        let fetched = self.fetched(KeyNeed::Endpoints).await?;
         let none = || self.unavailable("no discovery document is asked".to_owned(), 60);
         fetched.endpoints.clone().ok_or_else(none)
     }
@@ -156,10 +156,10 @@ impl Source {
         &self.0.client
     }
 
-    async fn fetched(&self, need: Need<'_>) -> Result<Arc<Fetched>, Refused> {
+    async fn fetched(&self, need: KeyNeed<'_>) -> Result<Arc<FetchedKeys>, TokenRefusal> {
         let mut flight = match self.look(need, true)? {
-            Found::Here(fetched) => return Ok(fetched),
-            Found::Wait(flight) => flight,
+            KeyLookup::Here(fetched) => return Ok(fetched),
+            KeyLookup::Wait(flight) => flight,
         };
         let Ok(_place) = self.0.waiting.try_acquire() else {
             return Err(self.unavailable("too many requests wait for them".to_owned(), 1));
@@ -170,8 +170,10 @@ impl Source {
             return Err(self.unavailable("the issuer is slow".to_owned(), 5));
         }
         match self.look(need, false)? {
-            Found::Here(fetched) => Ok(fetched),
-            Found::Wait(_) => Err(self.unavailable("they are being fetched again".to_owned(), 1)),
+            KeyLookup::Here(fetched) => Ok(fetched),
+            KeyLookup::Wait(_) => {
+                Err(self.unavailable("they are being fetched again".to_owned(), 1))
+            }
         }
     }
 
@@ -180,20 +182,22 @@ impl Source {
         Ok(self.0.fetch().await?.keys.len())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was fetched, or the fetch to wait for, which is begun if there is a reason and it `may_begin`.
-    fn look(&self, need: Need<'_>, may_begin: bool) -> Result<Found, Refused> {
+    fn look(&self, need: KeyNeed<'_>, may_begin: bool) -> Result<KeyLookup, TokenRefusal> {
         let mut state = self.state();
         // A fetch that has panicked has not landed.
         state.flight.take_if(|flight| flight.has_changed().is_err());
         let fresh = state.fetched.as_ref().filter(|(_, since)| since.elapsed() < FRESH_FOR);
         if let Some((fetched, since)) = fresh {
             let id = match need {
-                Need::Key(id) if !fetched.keys.contains_key(id) => id,
-                Need::Key(_) | Need::Endpoints => return Ok(Found::Here(fetched.clone())),
+                KeyNeed::Key(id) if !fetched.keys.contains_key(id) => id,
+                KeyNeed::Key(_) | KeyNeed::Endpoints => {
+                    return Ok(KeyLookup::Here(fetched.clone()));
+                }
             };
             let is_asked_lately = since.elapsed() < UNKNOWN_KEY_INTERVAL || state.has_just_failed();
             if state.flight.is_none() && (is_asked_lately || !may_begin) {
@@ -207,7 +211,7 @@ impl Source {
             return Err(self.unavailable(reason.clone(), u32::try_from(left).unwrap_or(1).max(1)));
         }
         if let Some(flight) = &state.flight {
-            return Ok(Found::Wait(flight.clone()));
+            return Ok(KeyLookup::Wait(flight.clone()));
         }
         let (landing, flight) = watch::channel(());
         state.flight = Some(flight.clone());
@@ -218,10 +222,10 @@ impl Source {
             source.landed(outcome);
             drop(landing);
         });
-        Ok(Found::Wait(flight))
+        Ok(KeyLookup::Wait(flight))
     }
 
-    fn landed(&self, outcome: anyhow::Result<Fetched>) {
+    fn landed(&self, outcome: anyhow::Result<FetchedKeys>) {
         let mut state = self.state();
         state.flight = None;
         match outcome {
@@ -241,29 +245,29 @@ impl Source {
         }
     }
 
-    pub(super) fn unavailable(&self, reason: String, retry_after_seconds: u32) -> Refused {
-        Refused::Unavailable { issuer: self.0.issuer.clone(), reason, retry_after_seconds }
+    pub(super) fn unavailable(&self, reason: String, retry_after_seconds: u32) -> TokenRefusal {
+        TokenRefusal::Unavailable { issuer: self.0.issuer.clone(), reason, retry_after_seconds }
     }
 }
 
-impl State {
+impl CacheState {
     fn has_just_failed(&self) -> bool {
         self.failure.as_ref().is_some_and(|(_, since)| since.elapsed() < UNKNOWN_KEY_INTERVAL)
     }
 }
 
 impl Inner {
-    async fn fetch(&self) -> anyhow::Result<Fetched> {
+    async fn fetch(&self) -> anyhow::Result<FetchedKeys> {
         let (url, endpoints) = match &self.place {
-            Place::Keys(url) => (url.clone(), None),
-            Place::Discovery(url) => {
+            KeyLocation::Keys(url) => (url.clone(), None),
+            KeyLocation::Discovery(url) => {
                 let document = self.get(url, DISCOVERY_BYTES_MAX).await?;
                 let keys = place_of_keys(&document, &self.issuer, &self.hosts)?;
                 (keys, Some(Arc::new(Endpoints::of(&document, &self.hosts))))
             }
         };
         let keys = read_keys(self.get(&url, KEYS_BYTES_MAX).await?)?;
-        Ok(Fetched { keys, endpoints })
+        Ok(FetchedKeys { keys, endpoints })
     }
 
     /// The JSON at a URL.
@@ -295,8 +299,8 @@ pub(super) async fn json_of(
     Ok((status, value.map_err(|error| anyhow::anyhow!("{url}: it is no JSON: {error}"))))
 }
 
-fn no_key(id: &str) -> Refused {
-    Refused::Invalid(format!("the issuer has no key `{}` (`kid`)", shown(id)))
+fn no_key(id: &str) -> TokenRefusal {
+    TokenRefusal::Invalid(format!("the issuer has no key `{}` (`kid`)", shown(id)))
 }
 
 /// Where the keys are, by a discovery document.

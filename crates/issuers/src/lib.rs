@@ -1,6 +1,6 @@
 //! Issuers of identities of CI jobs and of people: their keys, and the tokens that they sign.
 //!
-//! signed token -> [`Issuers::verify`]: size, form, issuer, key ([`keys`]), signature, audience, times -> [`Verified`]
+//! signed token -> [`Issuers::verify`]: size, form, issuer, key ([`keys`]), signature, audience, times -> [`VerifiedIdentity`]
 //! code of a browser -> [`Provider::redeem`]: its token endpoint, the same checks, nonce -> [`VerifiedLogIn`]
 //!
 //! attestation of an upload -> [`Attestations::check`]: whether the job that uploads it has signed it
@@ -19,11 +19,11 @@ mod token;
 use account::CiIdentity;
 use jiff::Timestamp;
 use net::Egress;
-use record::Digest;
+use record::{Digest, escaped_excerpt};
 
 use self::keys::Source;
 
-pub use self::attestations::{AttestationRefused, Attestations};
+pub use self::attestations::{AttestationRefusal, Attestations};
 pub use self::issuer::{Issuer, IssuerError, is_safe_url};
 pub use self::log_in::VerifiedLogIn;
 pub use self::provider::{Answer, ClientSecret, Provider, ProviderSettings};
@@ -36,7 +36,7 @@ pub struct Issuers {
 
 /// An identity that its issuer has signed for this server, and that has not ended. [`Issuers::verify`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedIdentity {
     identity: CiIdentity,
     proof: Digest,
     ends_at: Timestamp,
@@ -44,7 +44,7 @@ pub struct Verified {
 
 /// Why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefusal {
     /// It is not a token, or not one that this server accepts.
     #[error("the identity token is not valid: {0}")]
     Invalid(String),
@@ -111,22 +111,30 @@ impl Issuers {
     /// The identity that `token` has, at `now`. Waits for the issuer's keys, if they are not there, for a few seconds.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub async fn verify(&self, token: &str, now: Timestamp) -> Result<Verified, Refused> {
-        let unverified = token::Unverified::parse(token, token::TOKEN_BYTES_MAX)?;
+    /// [`TokenRefusal`].
+    pub async fn verify(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<VerifiedIdentity, TokenRefusal> {
+        let unverified = token::UnverifiedToken::parse(token, token::TOKEN_BYTES_MAX)?;
         let found = self.sources.iter().find(|(issuer, _)| issuer.url == unverified.issuer());
         let Some((issuer, source)) = found else {
-            return Err(Refused::UnknownIssuer(shown(unverified.issuer())));
+            return Err(TokenRefusal::UnknownIssuer(shown(unverified.issuer())));
         };
         let key = source.key(unverified.key_id()).await?;
         unverified.verify(issuer, &key, &self.audience, now)
     }
 }
 
-impl Verified {
+impl VerifiedIdentity {
     /// An identity that no issuer has signed, for tests of decisions: nothing else calls this.
-    pub fn without_checking(identity: CiIdentity, proof: Digest, ends_at: Timestamp) -> Verified {
-        Verified { identity, proof, ends_at }
+    pub fn without_checking(
+        identity: CiIdentity,
+        proof: Digest,
+        ends_at: Timestamp,
+    ) -> VerifiedIdentity {
+        VerifiedIdentity { identity, proof, ends_at }
     }
 
     /// Who it is.
@@ -147,5 +155,5 @@ impl Verified {
 
 /// A text of a stranger in a message: shortened, and on one line.
 fn shown(text: &str) -> String {
-    text.chars().take(200).collect::<String>().escape_debug().to_string()
+    escaped_excerpt(text, 200)
 }

@@ -8,7 +8,7 @@ use account::{GroupName, ProvedIdentity};
 use serde_json::{Map, Value};
 
 use super::provider::ProviderSettings;
-use super::{Refused, shown};
+use super::{TokenRefusal, shown};
 
 /// Longest subject, in bytes, as OpenID Connect has it.
 const SUBJECT_BYTES_MAX: usize = 255;
@@ -24,8 +24,8 @@ pub struct VerifiedLogIn {
     makes_users: bool,
 }
 
-fn invalid(reason: impl Into<String>) -> Refused {
-    Refused::Invalid(reason.into())
+fn invalid(reason: impl Into<String>) -> TokenRefusal {
+    TokenRefusal::Invalid(reason.into())
 }
 
 impl VerifiedLogIn {
@@ -43,7 +43,7 @@ impl VerifiedLogIn {
         settings: &ProviderSettings,
         claims: &Map<String, Value>,
         nonce: &str,
-    ) -> Result<VerifiedLogIn, Refused> {
+    ) -> Result<VerifiedLogIn, TokenRefusal> {
         if claims.get("nonce").and_then(Value::as_str) != Some(nonce) {
             return Err(invalid("it was made for another log-in (`nonce`)"));
         }
@@ -65,7 +65,7 @@ impl VerifiedLogIn {
                 _ => false,
             };
             if !is_it {
-                return Err(Refused::NotAdmitted(name.clone()));
+                return Err(TokenRefusal::NotAdmitted(name.clone()));
             }
         }
         let email = claims.get("email").and_then(Value::as_str);
@@ -125,7 +125,7 @@ fn name(
 fn groups(
     settings: &ProviderSettings,
     claims: &Map<String, Value>,
-) -> Result<(BTreeSet<GroupName>, BTreeSet<GroupName>), Refused> {
+) -> Result<(BTreeSet<GroupName>, BTreeSet<GroupName>), TokenRefusal> {
     let Some(claim) = &settings.groups_claim else { return Ok(Default::default()) };
     let texts: Vec<&str> = match claims.get(claim) {
         None | Some(Value::Null) => Vec::new(),
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn read(changes: Value) -> Result<VerifiedLogIn, Refused> {
+    fn read(changes: Value) -> Result<VerifiedLogIn, TokenRefusal> {
         let mut claims = json!({
             "nonce": "n", "sub": "7", "preferred_username": "alice", "hd": "acme.example",
             "groups": ["Engineers", "Other"], "email": "a@acme.example", "email_verified": true,

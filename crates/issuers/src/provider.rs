@@ -22,8 +22,8 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::keys::{Source, json_of};
-use super::token::Unverified;
-use super::{Refused, VerifiedLogIn, shown};
+use super::token::UnverifiedToken;
+use super::{TokenRefusal, VerifiedLogIn, shown};
 
 /// Size of the answer of a token endpoint, and of an identity token in it.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -131,14 +131,14 @@ impl Provider {
     /// Where a browser logs in, and is sent back from to `redirect_uri`.
     ///
     /// # Errors
-    /// [`Refused::Unavailable`].
+    /// [`TokenRefusal::Unavailable`].
     pub async fn authorization_url(
         &self,
         redirect_uri: &str,
         state: &str,
         nonce: &str,
         verifier: &str,
-    ) -> Result<Url, Refused> {
+    ) -> Result<Url, TokenRefusal> {
         let endpoints = self.source.endpoints().await?;
         let mut url = endpoints.authorization.clone().map_err(|reason| self.unavailable(reason))?;
         let challenge = BASE64_URL_SAFE_NO_PAD.encode(Digest::of(verifier.as_bytes()).as_bytes());
@@ -174,15 +174,15 @@ impl Provider {
     /// Checks the issuer that an answer names (RFC 9207), whatever else it says.
     ///
     /// # Errors
-    /// [`Refused`]: it is another one, or is missing although this provider always names itself.
-    pub async fn check_issuer(&self, named: Option<&str>) -> Result<(), Refused> {
+    /// [`TokenRefusal`]: it is another one, or is missing although this provider always names itself.
+    pub async fn check_issuer(&self, named: Option<&str>) -> Result<(), TokenRefusal> {
         match named {
             Some(named) if named == self.settings.issuer => Ok(()),
             Some(named) => {
-                Err(Refused::Answer(format!("it is of the issuer `{}` (`iss`)", shown(named))))
+                Err(TokenRefusal::Answer(format!("it is of the issuer `{}` (`iss`)", shown(named))))
             }
             None if self.source.endpoints().await?.names_itself => {
-                Err(Refused::Answer("it does not name its issuer (`iss`)".to_owned()))
+                Err(TokenRefusal::Answer("it does not name its issuer (`iss`)".to_owned()))
             }
             None => Ok(()),
         }
@@ -191,15 +191,15 @@ impl Provider {
     /// Redeems a code, and checks the identity token that the provider gives for it.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`TokenRefusal`].
     pub async fn redeem(
         &self,
         answer: Answer<'_>,
         now: Timestamp,
-    ) -> Result<VerifiedLogIn, Refused> {
+    ) -> Result<VerifiedLogIn, TokenRefusal> {
         let Answer { code, redirect_uri, verifier, nonce } = answer;
         if code.is_empty() || code.len() > CODE_BYTES_MAX {
-            return Err(Refused::Answer(format!("its code has {} bytes", code.len())));
+            return Err(TokenRefusal::Answer(format!("its code has {} bytes", code.len())));
         }
         let Ok(_place) = self.redeeming.try_acquire() else {
             return Err(self.unavailable("too many log in at this moment".to_owned()));
@@ -243,7 +243,7 @@ impl Provider {
                 if status.is_client_error() && status != reqwest::StatusCode::TOO_MANY_REQUESTS =>
             {
                 let (error, about) = (text(&told, "error"), text(&told, "error_description"));
-                return Err(Refused::Answer(format!("its code is refused: {error} {about}")));
+                return Err(TokenRefusal::Answer(format!("its code is refused: {error} {about}")));
             }
             told => {
                 let reason = told.err().map(|error| format!(": {error}")).unwrap_or_default();
@@ -251,17 +251,18 @@ impl Provider {
             }
         };
         let token = told["id_token"].as_str();
-        let token = token.ok_or_else(|| Refused::Answer("it has no identity token".to_owned()))?;
-        let unverified = Unverified::parse(token, TOKEN_BYTES_MAX)?;
+        let token =
+            token.ok_or_else(|| TokenRefusal::Answer("it has no identity token".to_owned()))?;
+        let unverified = UnverifiedToken::parse(token, TOKEN_BYTES_MAX)?;
         if unverified.issuer() != settings.issuer {
-            return Err(Refused::Invalid("its issuer (`iss`) is another".to_owned()));
+            return Err(TokenRefusal::Invalid("its issuer (`iss`) is another".to_owned()));
         }
         let key = self.source.key(unverified.key_id()).await?;
         let (claims, _) = unverified.claims(&settings.issuer, &key, &settings.client_id, now)?;
         VerifiedLogIn::of(settings, &claims, nonce)
     }
 
-    fn unavailable(&self, reason: String) -> Refused {
+    fn unavailable(&self, reason: String) -> TokenRefusal {
         self.source.unavailable(reason, 5)
     }
 }

@@ -12,7 +12,7 @@ use record::Digest;
 use serde_json::{Map, Value};
 
 use super::keys::Key;
-use super::{Issuer, Refused, Verified, shown};
+use super::{Issuer, TokenRefusal, VerifiedIdentity, shown};
 
 /// Longest token of a CI job, in bytes, and most claims in any.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
@@ -32,27 +32,30 @@ const OF_TOKEN: [&str; 6] = ["iss", "aud", "exp", "nbf", "iat", "jti"];
 
 /// A token whose signature has not been checked.
 #[derive(Debug)]
-pub(super) struct Unverified<'text> {
+pub(super) struct UnverifiedToken<'text> {
     text: &'text str,
     signed: &'text str,
     issuer: String,
     key_id: String,
 }
 
-fn invalid(reason: impl Into<String>) -> Refused {
-    Refused::Invalid(reason.into())
+fn invalid(reason: impl Into<String>) -> TokenRefusal {
+    TokenRefusal::Invalid(reason.into())
 }
 
 /// A part of a token, which is an object.
-fn object(part: &str, name: &str) -> Result<Map<String, Value>, Refused> {
+fn object(part: &str, name: &str) -> Result<Map<String, Value>, TokenRefusal> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(part).ok();
     let object = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     object.ok_or_else(|| invalid(format!("its {name} is no JSON object in base64url")))
 }
 
-impl<'text> Unverified<'text> {
+impl<'text> UnverifiedToken<'text> {
     /// Reads a token, without trust in anything that it says.
-    pub(super) fn parse(text: &'text str, bytes_max: usize) -> Result<Unverified<'text>, Refused> {
+    pub(super) fn parse(
+        text: &'text str,
+        bytes_max: usize,
+    ) -> Result<UnverifiedToken<'text>, TokenRefusal> {
         if text.len() > bytes_max {
             let bytes = text.len();
             return Err(invalid(format!(
@@ -77,7 +80,7 @@ impl<'text> Unverified<'text> {
         let Some(issuer) = claims.get("iss").and_then(Value::as_str) else {
             return Err(invalid("it names no issuer (`iss`)"));
         };
-        Ok(Unverified {
+        Ok(UnverifiedToken {
             text,
             signed: &text[..text.len() - signature.len() - 1],
             issuer: issuer.to_owned(),
@@ -100,12 +103,12 @@ impl<'text> Unverified<'text> {
         key: &Key,
         audience: &str,
         now: Timestamp,
-    ) -> Result<Verified, Refused> {
+    ) -> Result<VerifiedIdentity, TokenRefusal> {
         let (claims, ends_at) = self.claims(&issuer.url, key, audience, now)?;
         let identity =
             CiIdentity { issuer: issuer.url.clone(), kind: issuer.kind, claims: texts(claims) };
         let proof = Digest::of(self.signed.as_bytes());
-        Ok(Verified { identity, proof, ends_at })
+        Ok(VerifiedIdentity { identity, proof, ends_at })
     }
 
     /// The claims, if the key has signed them for this audience and their time has come and is not over; and until when they
@@ -116,7 +119,7 @@ impl<'text> Unverified<'text> {
         key: &Key,
         audience: &str,
         now: Timestamp,
-    ) -> Result<(Map<String, Value>, Timestamp), Refused> {
+    ) -> Result<(Map<String, Value>, Timestamp), TokenRefusal> {
         // What the library would check besides the signature is checked below, at one time and with one skew.
         let mut validation = Validation::new(key.algorithm);
         validation.required_spec_claims.clear();
@@ -144,7 +147,7 @@ impl<'text> Unverified<'text> {
 }
 
 /// The audience is this server and nobody else.
-fn check_audience(found: Option<&Value>, audience: &str) -> Result<(), Refused> {
+fn check_audience(found: Option<&Value>, audience: &str) -> Result<(), TokenRefusal> {
     let is_it = match found {
         Some(Value::String(text)) => text == audience,
         Some(Value::Array(items)) => {
@@ -164,7 +167,7 @@ fn check_audience(found: Option<&Value>, audience: &str) -> Result<(), Refused> 
 }
 
 /// Checks `exp`, `iat` and `nbf`; returns until when the token is accepted.
-fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, Refused> {
+fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, TokenRefusal> {
     let seconds = |name: &str| match claims.get(name) {
         None => Ok(None),
         Some(value) => {
@@ -217,7 +220,8 @@ mod tests {
 
     #[track_caller]
     fn check_form(text: &str, reason: &str) {
-        let Err(Refused::Invalid(found)) = Unverified::parse(text, TOKEN_BYTES_MAX) else {
+        let Err(TokenRefusal::Invalid(found)) = UnverifiedToken::parse(text, TOKEN_BYTES_MAX)
+        else {
             panic!("{text} is read")
         };
         assert!(found.contains(reason), "{found}");
@@ -238,7 +242,7 @@ mod tests {
         check_form(&format!("{critical}.{payload}.x"), "critical");
         check_form(&"x".repeat(TOKEN_BYTES_MAX + 1), "at most 8192");
         let read = format!("{header}.{payload}.signature");
-        let read = Unverified::parse(&read, TOKEN_BYTES_MAX).expect("a token");
+        let read = UnverifiedToken::parse(&read, TOKEN_BYTES_MAX).expect("a token");
         assert_eq!((read.issuer(), read.key_id()), ("i", "1"));
         assert_eq!(read.signed, format!("{header}.{payload}"));
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use cli::{Exit, Invocation, Server};
-use config::{Environment, Loaded};
+use config::{Environment, LoadedConfig};
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(loaded: Loaded, environment: &Environment) -> Result<(), Exit> {
+fn serve(loaded: LoadedConfig, environment: &Environment) -> Result<(), Exit> {
     logging::init(&loaded.config, environment).map_err(Exit::failure)?;
     // Before there are threads: it takes its variables out of the environment.
     let handed_over = net::sockets_from_systemd().map_err(Exit::failure)?;

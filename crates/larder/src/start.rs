@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use config::{AurSource, Config, Loaded};
+use config::{AurSource, Config, LoadedConfig};
 use net::{Egress, ListenAddress, Listener, Server, TlsReloader};
 use source::{DataDirLock, KeptDump, Source, SourceOptions, SourceSpec};
 use state::shared_settings::{self, Difference, SHARED};
@@ -237,7 +237,7 @@ impl Running {
     }
 
     /// Reads certificate, configuration and data again; says why the data could not be.
-    async fn reload(&self, loaded: &mut Loaded) {
+    async fn reload(&self, loaded: &mut LoadedConfig) {
         if let Some(tls) = self.tls.clone() {
             // Its outcome is logged there.
             let _ = tokio::task::spawn_blocking(move || tls.reload()).await;
@@ -263,7 +263,7 @@ impl Running {
     }
 
     /// Takes over what can be changed while running, and names what needs a restart.
-    async fn apply(&self, before: &Loaded, next: &Loaded) {
+    async fn apply(&self, before: &LoadedConfig, next: &LoadedConfig) {
         for key in before.changed_keys(next) {
             let key = key.path();
             let Some(setting) = LiveSetting::of_path(&key) else {
@@ -296,7 +296,7 @@ const START_GRACE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// As [`start`].
-pub async fn run(mut loaded: Loaded, mut handed_over: Vec<Listener>) -> anyhow::Result<()> {
+pub async fn run(mut loaded: LoadedConfig, mut handed_over: Vec<Listener>) -> anyhow::Result<()> {
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
@@ -316,7 +316,10 @@ enum Outcome {
     StartsOver(Vec<Listener>),
 }
 
-async fn run_once(loaded: &mut Loaded, handed_over: Vec<Listener>) -> anyhow::Result<Outcome> {
+async fn run_once(
+    loaded: &mut LoadedConfig,
+    handed_over: Vec<Listener>,
+) -> anyhow::Result<Outcome> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -414,7 +417,7 @@ async fn run_once(loaded: &mut Loaded, handed_over: Vec<Listener>) -> anyhow::Re
 }
 
 /// Warns of settings that another process of the store has otherwise. A file of SQLite has only one server.
-fn compare_settings(app: &App, loaded: &Loaded) {
+fn compare_settings(app: &App, loaded: &LoadedConfig) {
     let DatabaseLocation::Postgres(_) = loaded.config.database() else { return };
     let shared = loaded.settings.iter().filter_map(|setting| {
         let key = setting.key.path();

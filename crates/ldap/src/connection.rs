@@ -24,7 +24,7 @@ const REFERRALS_MAX: usize = 1_000;
 
 /// Why a directory gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum ConnectionError {
     #[error("it did not answer within {} seconds", .0.as_secs())]
     Silent(Duration),
     #[error("{0}")]
@@ -61,7 +61,7 @@ impl Connection {
         url: &ServerUrl,
         tls: Option<&Arc<ClientConfig>>,
         limit: Duration,
-    ) -> Result<Connection, Broken> {
+    ) -> Result<Connection, ConnectionError> {
         let opening = async {
             let stream = match &url.host {
                 Host::Domain(name) => TcpStream::connect((name.as_str(), url.port)).await?,
@@ -78,7 +78,7 @@ impl Connection {
                     let mut plain = Connection::on(stream, limit);
                     let outcome = plain.result(&message::start_tls()).await?;
                     if outcome.code != SUCCESS {
-                        return Err(Broken::NoStartTls(outcome));
+                        return Err(ConnectionError::NoStartTls(outcome));
                     }
                     // Whoever is on the way could have put bytes here that would count as encrypted.
                     if !plain.arrived.is_empty() {
@@ -89,7 +89,7 @@ impl Connection {
                 }
             }
         };
-        timeout(limit, opening).await.unwrap_or(Err(Broken::Silent(limit)))
+        timeout(limit, opening).await.unwrap_or(Err(ConnectionError::Silent(limit)))
     }
 
     fn on(stream: impl Stream + 'static, timeout: Duration) -> Connection {
@@ -98,17 +98,21 @@ impl Connection {
     }
 
     /// Binds.
-    pub(crate) async fn bind(&mut self, dn: &str, password: &str) -> Result<Outcome, Broken> {
+    pub(crate) async fn bind(
+        &mut self,
+        dn: &str,
+        password: &str,
+    ) -> Result<Outcome, ConnectionError> {
         let limit = self.timeout;
         let wish = message::bind(dn, password.as_bytes());
-        timeout(limit, self.result(&wish)).await.unwrap_or(Err(Broken::Silent(limit)))
+        timeout(limit, self.result(&wish)).await.unwrap_or(Err(ConnectionError::Silent(limit)))
     }
 
     /// The entries that a search finds, and its result. Referrals are left out.
     pub(crate) async fn search(
         &mut self,
         search: &Search<'_>,
-    ) -> Result<(Vec<Entry>, Outcome), Broken> {
+    ) -> Result<(Vec<Entry>, Outcome), ConnectionError> {
         let limit = self.timeout;
         let searching = async {
             let (mut entries, mut referrals) = (Vec::new(), 0);
@@ -120,11 +124,11 @@ impl Connection {
                         entries.push(entry);
                     }
                     Answer::Referral if referrals < REFERRALS_MAX => referrals += 1,
-                    Answer::Entry(_) | Answer::Referral => return Err(Broken::TooMuch),
+                    Answer::Entry(_) | Answer::Referral => return Err(ConnectionError::TooMuch),
                 }
             }
         };
-        timeout(limit, searching).await.unwrap_or(Err(Broken::Silent(limit)))
+        timeout(limit, searching).await.unwrap_or(Err(ConnectionError::Silent(limit)))
     }
 
     /// Ends the connection, without waiting for the directory.
@@ -137,7 +141,7 @@ impl Connection {
     }
 
     /// The one answer to a wish.
-    async fn result(&mut self, wish: &[u8]) -> Result<Outcome, Broken> {
+    async fn result(&mut self, wish: &[u8]) -> Result<Outcome, ConnectionError> {
         self.send(wish).await?;
         match self.answer().await? {
             Answer::Result(outcome) => Ok(outcome),
@@ -153,18 +157,18 @@ impl Connection {
     }
 
     /// The next answer to the last wish.
-    async fn answer(&mut self) -> Result<Answer, Broken> {
+    async fn answer(&mut self) -> Result<Answer, ConnectionError> {
         let (id, answer) = message::answer(&self.message().await?)?;
         match answer {
             // The directory may say at any time that it ends the connection.
-            Answer::Result(outcome) if id == 0 => Err(Broken::Ended(outcome)),
+            Answer::Result(outcome) if id == 0 => Err(ConnectionError::Ended(outcome)),
             answer if id == self.last_id => Ok(answer),
             _ => Err(Malformed.into()),
         }
     }
 
     /// The content of the next message.
-    async fn message(&mut self) -> Result<Vec<u8>, Broken> {
+    async fn message(&mut self) -> Result<Vec<u8>, ConnectionError> {
         loop {
             if self.arrived.first().is_some_and(|tag| *tag != ber::SEQUENCE) {
                 return Err(Malformed.into());
@@ -174,7 +178,7 @@ impl Connection {
                 let begin = 1 + head;
                 // Where numbers have 32 bits, the sum would overflow first.
                 if length > self.bytes_left.saturating_sub(begin) {
-                    return Err(Broken::TooMuch);
+                    return Err(ConnectionError::TooMuch);
                 }
                 let end = begin + length;
                 if self.arrived.len() >= end {
@@ -299,8 +303,8 @@ mod tests {
         let two = [entry.clone(), referral.clone(), entry.clone(), done.clone()].concat();
         assert_eq!(found(two).await.expect("two"), 2);
         let three = [entry.clone(), entry.clone(), entry, done.clone()].concat();
-        assert!(matches!(found(three).await, Err(Broken::TooMuch)));
+        assert!(matches!(found(three).await, Err(ConnectionError::TooMuch)));
         let referrals = [referral.repeat(REFERRALS_MAX + 1), done].concat();
-        assert!(matches!(found(referrals).await, Err(Broken::TooMuch)));
+        assert!(matches!(found(referrals).await, Err(ConnectionError::TooMuch)));
     }
 }

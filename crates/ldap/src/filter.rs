@@ -20,7 +20,7 @@ pub struct Filter {
 
 /// What the places of a filter are filled with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filling<'login> {
+pub(crate) struct FilterValues<'login> {
     pub(crate) name: &'login str,
     /// `None` while it is looked for.
     pub(crate) dn: Option<&'login str>,
@@ -104,7 +104,7 @@ impl Filter {
     }
 
     /// Its encoding, with the places filled.
-    pub(crate) fn encode(&self, filling: Filling<'_>) -> Vec<u8> {
+    pub(crate) fn encode(&self, filling: FilterValues<'_>) -> Vec<u8> {
         self.node.encode(filling)
     }
 }
@@ -141,7 +141,7 @@ impl Node {
             || self.children().iter().any(|node| node.asks_for(place))
     }
 
-    fn encode(&self, filling: Filling<'_>) -> Vec<u8> {
+    fn encode(&self, filling: FilterValues<'_>) -> Vec<u8> {
         let value = |value: &Value| value.filled(filling);
         match self {
             Node::Several(tag, nodes) => {
@@ -176,7 +176,7 @@ impl Node {
 }
 
 impl Value {
-    fn filled(&self, filling: Filling<'_>) -> Vec<u8> {
+    fn filled(&self, filling: FilterValues<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for piece in &self.0 {
             match piece {
@@ -386,7 +386,7 @@ mod tests {
     fn encoded(text: &str, name: &str) -> Vec<u8> {
         let filter: Filter = text.parse().expect(text);
         assert_eq!(filter.to_string(), text);
-        filter.encode(Filling { name, dn: Some("uid=a,dc=x") })
+        filter.encode(FilterValues { name, dn: Some("uid=a,dc=x") })
     }
 
     fn equal(attribute: &str, value: &str) -> Vec<u8> {

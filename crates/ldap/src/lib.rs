@@ -1,6 +1,6 @@
 //! A directory that knows users, their passwords and their groups: an LDAP server (RFC 4511).
 //!
-//! name, password -> [`Directory::check`]: the user's DN, a bind with the password, the groups -> [`LoggedIn`]
+//! name, password -> [`Directory::check`]: the user's DN, a bind with the password, the groups -> [`DirectoryUser`]
 //!
 //! The bind decides. An empty password is never sent, because directories answer it as they answer anonymous clients. Names are
 //! put into filters and DNs as values, not as text. No referral is followed. Time, bytes, entries and groups are bounded; the
@@ -24,8 +24,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
-use self::connection::{Broken, Connection};
-use self::filter::Filling;
+use self::connection::{Connection, ConnectionError};
+use self::filter::FilterValues;
 use self::message::{Outcome, SIZE_LIMIT_EXCEEDED, SUCCESS, Search};
 
 pub use self::dn::{DnTemplate, DnTemplateError};
@@ -98,7 +98,7 @@ pub struct Directory {
 
 /// A user whose password the directory has accepted. Only [`Directory::check`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedIn {
+pub struct DirectoryUser {
     name: UserName,
     groups: Option<BTreeSet<GroupName>>,
 }
@@ -138,10 +138,10 @@ pub enum SetupError {
     Tls(#[from] rustls::Error),
 }
 
-impl LoggedIn {
+impl DirectoryUser {
     /// Somebody whom no directory knows, for tests of decisions: nothing else calls this.
-    pub fn without_checking(name: UserName, groups: Option<BTreeSet<GroupName>>) -> LoggedIn {
-        LoggedIn { name, groups }
+    pub fn without_checking(name: UserName, groups: Option<BTreeSet<GroupName>>) -> DirectoryUser {
+        DirectoryUser { name, groups }
     }
 
     /// Who it is.
@@ -175,7 +175,7 @@ impl Directory {
         &self,
         name: &UserName,
         password: &str,
-    ) -> Result<Option<LoggedIn>, Failure> {
+    ) -> Result<Option<DirectoryUser>, Failure> {
         // A bind without a password is an anonymous one, and succeeds. A server in C may end the password at a NUL.
         if password.is_empty() || password.contains('\0') {
             return Ok(None);
@@ -188,12 +188,13 @@ impl Directory {
             // Each step has its own limit; this one is for all of them.
             let limit = self.settings.timeout * 2;
             let asking = timeout(limit, self.ask(server, name, password));
-            match asking.await.unwrap_or(Err(Asked::Broken(Broken::Silent(limit)))) {
+            match asking.await.unwrap_or(Err(ServerFailure::Broken(ConnectionError::Silent(limit))))
+            {
                 Ok(found) => return Ok(found),
-                Err(Asked::Unusable(reason)) => {
+                Err(ServerFailure::Unusable(reason)) => {
                     return Err(Failure::Unusable(format!("{server}: {reason}")));
                 }
-                Err(Asked::Broken(broken)) => {
+                Err(ServerFailure::Broken(broken)) => {
                     self.paused()[at] = Some(Instant::now() + PAUSE);
                     failed = Some(format!("{server}: {broken}"));
                 }
@@ -221,12 +222,12 @@ impl Directory {
         server: &ServerUrl,
         name: &UserName,
         password: &str,
-    ) -> Result<Option<LoggedIn>, Asked> {
+    ) -> Result<Option<DirectoryUser>, ServerFailure> {
         let tls = self.tls.as_ref().filter(|_| server.is_ldaps || self.settings.start_tls);
         let opening = Connection::open(server, tls, self.settings.timeout);
-        let mut connection = opening.await.map_err(Asked::Broken)?;
+        let mut connection = opening.await.map_err(ServerFailure::Broken)?;
         let found = self.log_in(&mut connection, name, password).await;
-        if !matches!(found, Err(Asked::Broken(_))) {
+        if !matches!(found, Err(ServerFailure::Broken(_))) {
             connection.end().await;
         }
         found
@@ -237,7 +238,7 @@ impl Directory {
         connection: &mut Connection,
         name: &UserName,
         password: &str,
-    ) -> Result<Option<LoggedIn>, Asked> {
+    ) -> Result<Option<DirectoryUser>, ServerFailure> {
         let Some(dn) = self.dn(connection, name.as_str()).await? else { return Ok(None) };
         let outcome = connection.bind(&dn, password).await?;
         if outcome.is_refusal() {
@@ -245,17 +246,21 @@ impl Directory {
             return Ok(None);
         }
         if outcome.code != SUCCESS {
-            return Err(Asked::Unusable(format!("the bind of `{dn}`: {outcome}")));
+            return Err(ServerFailure::Unusable(format!("the bind of `{dn}`: {outcome}")));
         }
         let groups = match &self.settings.groups {
             Some(groups) => Some(self.groups(connection, groups, name.as_str(), &dn).await?),
             None => None,
         };
-        Ok(Some(LoggedIn { name: name.clone(), groups }))
+        Ok(Some(DirectoryUser { name: name.clone(), groups }))
     }
 
     /// The DN of the user with this name; `None` if there is none.
-    async fn dn(&self, connection: &mut Connection, name: &str) -> Result<Option<String>, Asked> {
+    async fn dn(
+        &self,
+        connection: &mut Connection,
+        name: &str,
+    ) -> Result<Option<String>, ServerFailure> {
         let (base, scope, filter, name_attribute) = match &self.settings.users {
             // The directory does not distinguish capitals and other spellings. If it took several, each would be a user here.
             Users::Template(_) if !is_canonical(name) => {
@@ -271,14 +276,16 @@ impl Directory {
         let search = Search {
             base,
             scope,
-            filter: filter.encode(Filling { name, dn: None }),
+            filter: filter.encode(FilterValues { name, dn: None }),
             attribute: name_attribute,
             entries_max: 2,
             seconds_max: self.seconds_max(),
         };
         let (mut entries, outcome) = connection.search(&search).await?;
         if ![SUCCESS, SIZE_LIMIT_EXCEEDED].contains(&outcome.code) {
-            return Err(Asked::Unusable(format!("the search for users in `{base}`: {outcome}")));
+            return Err(ServerFailure::Unusable(format!(
+                "the search for users in `{base}`: {outcome}"
+            )));
         }
         let is_one = entries.len() == 1 && outcome.code == SUCCESS;
         let Some(entry) = entries.pop().filter(|_| is_one) else {
@@ -294,11 +301,13 @@ impl Directory {
         Ok(Some(entry.dn))
     }
 
-    async fn bind_service(&self, connection: &mut Connection) -> Result<(), Asked> {
+    async fn bind_service(&self, connection: &mut Connection) -> Result<(), ServerFailure> {
         let Some((dn, password)) = &self.settings.service else { return Ok(()) };
         match connection.bind(dn, password).await? {
             Outcome { code: SUCCESS, .. } => Ok(()),
-            outcome => Err(Asked::Unusable(format!("the bind of ldap.bind_dn, `{dn}`: {outcome}"))),
+            outcome => {
+                Err(ServerFailure::Unusable(format!("the bind of ldap.bind_dn, `{dn}`: {outcome}")))
+            }
         }
     }
 
@@ -308,13 +317,13 @@ impl Directory {
         groups: &Groups,
         name: &str,
         dn: &str,
-    ) -> Result<BTreeSet<GroupName>, Asked> {
+    ) -> Result<BTreeSet<GroupName>, ServerFailure> {
         self.bind_service(connection).await?;
         let Groups { base, scope, filter, attribute, map } = groups;
         let search = Search {
             base,
             scope: *scope,
-            filter: filter.encode(Filling { name, dn: Some(dn) }),
+            filter: filter.encode(FilterValues { name, dn: Some(dn) }),
             attribute,
             entries_max: GROUPS_MAX + 1,
             seconds_max: self.seconds_max(),
@@ -325,10 +334,12 @@ impl Directory {
         if outcome.code == SIZE_LIMIT_EXCEEDED || names.len() > GROUPS_MAX as usize {
             let text =
                 format!("`{dn}` has more than {GROUPS_MAX} groups: narrow ldap.group_filter");
-            return Err(Asked::Unusable(text));
+            return Err(ServerFailure::Unusable(text));
         }
         if outcome.code != SUCCESS {
-            return Err(Asked::Unusable(format!("the search for groups in `{base}`: {outcome}")));
+            return Err(ServerFailure::Unusable(format!(
+                "the search for groups in `{base}`: {outcome}"
+            )));
         }
         Ok(map.groups(names))
     }
@@ -339,17 +350,17 @@ impl Directory {
 }
 
 /// Why a server could not say whether a password is right.
-enum Asked {
-    Broken(Broken),
+enum ServerFailure {
+    Broken(ConnectionError),
     Unusable(String),
 }
 
-impl From<Broken> for Asked {
-    fn from(broken: Broken) -> Asked {
+impl From<ConnectionError> for ServerFailure {
+    fn from(broken: ConnectionError) -> ServerFailure {
         match broken {
             // The server is well; this entry is not. Others need not wait for their log-in because of it.
-            Broken::TooMuch => Asked::Unusable(broken.to_string()),
-            broken => Asked::Broken(broken),
+            ConnectionError::TooMuch => ServerFailure::Unusable(broken.to_string()),
+            broken => ServerFailure::Broken(broken),
         }
     }
 }

@@ -199,7 +199,7 @@ fn text(bytes: &[u8]) -> Result<String, Malformed> {
 
 /// A text of the directory in a message: shortened, and on one line.
 fn shown(text: &str) -> String {
-    text.trim_end_matches('\0').chars().take(200).collect::<String>().escape_debug().to_string()
+    record::escaped_excerpt(text.trim_end_matches('\0'), 200)
 }
 
 #[cfg(test)]

@@ -57,12 +57,12 @@ pub struct Cell {
     /// Its number, from 1.
     pub number: usize,
     /// Its text, without its end.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<LinePart>,
 }
 
 /// A part of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct LinePart {
     /// Whether the other text differs here, in an otherwise similar line.
     pub is_changed: bool,
     /// The part.
@@ -75,7 +75,7 @@ pub struct Piece {
     "the texts have {bytes} bytes and {lines} lines together: at most {BYTES_MAX} bytes and {LINES_MAX} lines are compared in \
      a page"
 )]
-pub struct TooLong {
+pub struct InputTooLong {
     /// Bytes of both texts.
     pub bytes: usize,
     /// Lines of both texts.
@@ -97,13 +97,13 @@ impl Block {
 /// Compares two texts.
 ///
 /// # Errors
-/// [`TooLong`]
-pub fn compare(old: &str, new: &str) -> Result<Comparison, TooLong> {
+/// [`InputTooLong`]
+pub fn compare(old: &str, new: &str) -> Result<Comparison, InputTooLong> {
     let bytes = old.len() + new.len();
     let lines = [old, new].map(|text| text.bytes().filter(|byte| *byte == b'\n').count() + 1);
     let lines = lines[0] + lines[1];
     if bytes > BYTES_MAX || lines > LINES_MAX {
-        return Err(TooLong { bytes, lines });
+        return Err(InputTooLong { bytes, lines });
     }
     let found = TextDiff::configure().algorithm(Algorithm::Myers).diff_lines(old, new);
     let old_lines: Vec<&str> = found.iter_old_slices().collect();
@@ -161,8 +161,8 @@ fn without_end(line: &str) -> &str {
     line.trim_end_matches(['\n', '\r'])
 }
 
-fn piece(text: &str, is_changed: bool) -> Piece {
-    Piece { text: text.to_owned(), is_changed }
+fn piece(text: &str, is_changed: bool) -> LinePart {
+    LinePart { text: text.to_owned(), is_changed }
 }
 
 fn whole(at: usize, line: &str) -> Cell {
@@ -170,7 +170,7 @@ fn whole(at: usize, line: &str) -> Cell {
 }
 
 /// The differences within two lines; nothing is marked if they have little in common.
-fn by_words(old: &str, new: &str) -> (Vec<Piece>, Vec<Piece>) {
+fn by_words(old: &str, new: &str) -> (Vec<LinePart>, Vec<LinePart>) {
     let (old, new) = (without_end(old), without_end(new));
     let unmarked = || (vec![piece(old, false)], vec![piece(new, false)]);
     if old.len() + new.len() > PAIR_BYTES_MAX {
@@ -179,7 +179,7 @@ fn by_words(old: &str, new: &str) -> (Vec<Piece>, Vec<Piece>) {
     let found = TextDiff::configure().algorithm(Algorithm::Myers).diff_words(old, new);
     let (old_words, new_words): (Vec<&str>, Vec<&str>) =
         (found.iter_old_slices().collect(), found.iter_new_slices().collect());
-    let mut sides: (Vec<Piece>, Vec<Piece>) = (Vec::new(), Vec::new());
+    let mut sides: (Vec<LinePart>, Vec<LinePart>) = (Vec::new(), Vec::new());
     let mut common_bytes = 0;
     for op in found.ops() {
         let is_changed = !matches!(op, DiffOp::Equal { .. });
@@ -189,7 +189,7 @@ fn by_words(old: &str, new: &str) -> (Vec<Piece>, Vec<Piece>) {
         }
         let texts = [(&mut sides.0, one), (&mut sides.1, other)];
         for (side, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            side.push(Piece { text, is_changed });
+            side.push(LinePart { text, is_changed });
         }
     }
     if common_bytes * 3 < old.len().min(new.len()) { unmarked() } else { sides }

@@ -30,7 +30,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use self::math::Formulas;
 
-pub use self::compare::{Block, Cell, Comparison, Line, Piece, TooLong, compare};
+pub use self::compare::{Block, Cell, Comparison, InputTooLong, Line, LinePart, compare};
 pub use self::relink::relink;
 
 /// How a text is written.
@@ -86,7 +86,7 @@ pub struct Options<'a> {
     /// formulas.
     pub is_article: bool,
     /// Whether the page above the text takes its title from it: a highest heading that the text begins with is left out,
-    /// and is [`Rendered::title`].
+    /// and is [`RenderedText::title`].
     pub takes_title: bool,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Debug for Options<'_> {
 
 /// A text as HTML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedText {
     /// HTML that is safe in a page: only elements of the sanitiser's list; it runs no scripts and loads nothing.
     pub html: String,
     /// The heading that was left out, not escaped: see [`Options::takes_title`].
@@ -162,7 +162,7 @@ pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {
 }
 
 /// The text as HTML.
-pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
+pub fn render(text: &str, format: Format, options: &Options<'_>) -> RenderedText {
     let (text, is_cut) = cut(text);
     let text = without_misplaced(text.into());
     let mut formulas = Formulas::default();
@@ -178,7 +178,7 @@ pub fn render(text: &str, format: Format, options: &Options<'_>) -> Rendered {
         Format::Plain => owned((format!("<pre>\n{}</pre>", Escaped(&text)), false)),
     };
     let tidied = tidy::tidy(&html, formulas, options, format);
-    Rendered {
+    RenderedText {
         // Character references may name what the text itself does not have.
         html: without_misplaced(clean::clean(&tidied.html, tidied.has_formulas).into())
             .into_owned(),
@@ -248,9 +248,9 @@ fn wiki_address(name: &str, resolve: Resolve<'_>) -> String {
 }
 
 /// Accepts a little more than is shown.
-struct Bounded(String);
+struct BoundedText(String);
 
-impl fmt::Write for Bounded {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() > WRITTEN_BYTES_MAX {
             return Err(fmt::Error);

@@ -9,7 +9,7 @@ use pulldown_cmark::{
 };
 
 use crate::math::Formulas;
-use crate::{Bounded, Escaped, Options};
+use crate::{BoundedText, Escaped, Options};
 
 /// What is understood beside CommonMark.
 pub(crate) fn enabled(is_article: bool) -> MarkdownOptions {
@@ -29,7 +29,7 @@ pub(crate) fn enabled(is_article: bool) -> MarkdownOptions {
 }
 
 /// A text as HTML.
-pub(crate) struct Written {
+pub(crate) struct MarkdownHtml {
     pub(crate) html: String,
     /// The formulas that it has places for.
     pub(crate) formulas: Formulas,
@@ -42,8 +42,8 @@ pub(crate) fn html(
     text: &str,
     options: &Options<'_>,
     addresses: &dyn Fn(&str) -> Vec<String>,
-) -> Written {
-    let mut notes = Notes::of(text);
+) -> MarkdownHtml {
+    let mut notes = Footnotes::of(text);
     let mut formulas = Formulas::default();
     // Headings are also lines of a list, and a picture's text is an attribute.
     let mut plain_depth = 0_usize;
@@ -157,9 +157,9 @@ pub(crate) fn html(
         Some([before, Some(event)])
     };
     let events = std::iter::from_fn(next).flatten().flatten();
-    let mut written = Bounded(String::with_capacity(text.len() * 3 / 2));
+    let mut written = BoundedText(String::with_capacity(text.len() * 3 / 2));
     let is_cut = write_html_fmt(&mut written, events).is_err();
-    Written { html: written.0, formulas, is_cut }
+    MarkdownHtml { html: written.0, formulas, is_cut }
 }
 
 fn raw(html: String) -> Event<'static> {
@@ -167,7 +167,7 @@ fn raw(html: String) -> Event<'static> {
 }
 
 /// The footnotes of a text.
-struct Notes {
+struct Footnotes {
     /// What begins their `id`s: nothing in the text does.
     prefix: String,
     known: HashMap<String, Note>,
@@ -180,14 +180,14 @@ struct Note {
     is_referenced: bool,
 }
 
-impl Notes {
-    fn of(text: &str) -> Notes {
+impl Footnotes {
+    fn of(text: &str) -> Footnotes {
         let text = text.to_ascii_lowercase();
         let mut prefix = "fn-".to_owned();
         while text.contains(&prefix) && prefix.len() < 20 {
             prefix.insert(0, 'f');
         }
-        Notes { prefix, known: HashMap::new() }
+        Footnotes { prefix, known: HashMap::new() }
     }
 
     fn note(&mut self, label: &str) -> &mut Note {

@@ -99,7 +99,7 @@ fn resolve(link: &str) -> Option<Target> {
     })
 }
 
-fn rendered(text: &str, format: Format) -> Rendered {
+fn rendered(text: &str, format: Format) -> RenderedText {
     let options = Options { resolve: &resolve, is_article: true, ..Options::default() };
     render(text, format, &options)
 }

@@ -38,7 +38,7 @@ const ID_CHARS_MAX: usize = 80;
 const UNNAMED: &str = "Image";
 
 /// The output.
-pub(crate) struct Tidied {
+pub(crate) struct TidyHtml {
     pub(crate) html: String,
     pub(crate) title: Option<String>,
     pub(crate) contents: Vec<Heading>,
@@ -57,10 +57,10 @@ struct Element {
     /// Where its contents begin in the output; for a heading and a head cell, where its tag will be inserted.
     start: usize,
     has_text: bool,
-    detail: Detail,
+    detail: ElementDetail,
 }
 
-enum Detail {
+enum ElementDetail {
     None,
     /// A heading of this level, with the `id` that it was given.
     Heading(u8, Option<String>),
@@ -167,7 +167,7 @@ pub(crate) fn tidy(
     formulas: Formulas,
     options: &Options<'_>,
     format: Format,
-) -> Tidied {
+) -> TidyHtml {
     let mut tidy = Tidy {
         options,
         format,
@@ -201,7 +201,7 @@ pub(crate) fn tidy(
         tidy.html.insert_str(place, &toc(&tidy.contents));
     }
     let Tidy { html, title, contents, has_formulas, .. } = tidy;
-    Tidied { html, title, contents, has_formulas, is_cut }
+    TidyHtml { html, title, contents, has_formulas, is_cut }
 }
 
 impl Tidy<'_> {
@@ -241,8 +241,8 @@ impl Tidy<'_> {
         }
     }
 
-    fn push(&mut self, name: &'static str, detail: Detail) {
-        if !matches!(detail, Detail::Link { .. }) && !is_inline(name) {
+    fn push(&mut self, name: &'static str, detail: ElementDetail) {
+        if !matches!(detail, ElementDetail::Link { .. }) && !is_inline(name) {
             self.last = None;
         }
         self.stack.push(Element { name, start: self.html.len(), has_text: false, detail });
@@ -251,7 +251,7 @@ impl Tidy<'_> {
     /// Opens an element with these attributes, which are HTML and begin with a space.
     fn open_tag(&mut self, name: &'static str, attributes: &str) {
         push(&mut self.html, format_args!("<{name}{attributes}>"));
-        self.push(name, Detail::None);
+        self.push(name, ElementDetail::None);
     }
 
     /// Opens the elements that must be open before text or a common element.
@@ -262,7 +262,7 @@ impl Tidy<'_> {
                 "tr" => "td",
                 "ul" | "ol" => "li",
                 "dl" => {
-                    if let Detail::Terms { has_description, .. } = &mut top.detail {
+                    if let ElementDetail::Terms { has_description, .. } = &mut top.detail {
                         *has_description = true;
                     }
                     "dd"
@@ -316,7 +316,7 @@ impl Tidy<'_> {
                 self.fit();
                 let own = attribute(attributes, "id").map(Cow::into_owned);
                 self.heading.clear();
-                self.push("heading", Detail::Heading(level, own));
+                self.push("heading", ElementDetail::Heading(level, own));
             }
             Role::Item => {
                 if let Some(at) = self.open(&["ul", "ol", "li"]) {
@@ -333,7 +333,8 @@ impl Tidy<'_> {
                 self.close_to(at + 1);
                 let is_term = matches!(role, Role::Term);
                 if let Some(Element {
-                    detail: Detail::Terms { has_term, has_description }, ..
+                    detail: ElementDetail::Terms { has_term, has_description },
+                    ..
                 }) = self.stack.last_mut()
                 {
                     *(if is_term { has_term } else { has_description }) = true;
@@ -352,7 +353,7 @@ impl Tidy<'_> {
                     "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table {number}\"><table{id}>"
                 );
                 push(&mut self.html, wide);
-                self.push("table", Detail::None);
+                self.push("table", ElementDetail::None);
             }
             Role::Block(name) => {
                 self.make_room();
@@ -380,7 +381,7 @@ impl Tidy<'_> {
                 if name == "dl"
                     && let Some(list) = self.stack.last_mut()
                 {
-                    list.detail = Detail::Terms { has_term: false, has_description: false };
+                    list.detail = ElementDetail::Terms { has_term: false, has_description: false };
                 }
             }
             Role::Inline(name) => {
@@ -394,7 +395,7 @@ impl Tidy<'_> {
                     && let Some(language) = highlight::language(&class)
                     && let Some(code) = self.stack.last_mut()
                 {
-                    code.detail = Detail::Code(language);
+                    code.detail = ElementDetail::Code(language);
                 }
             }
             Role::Skipped { .. } | Role::Unknown => {}
@@ -441,7 +442,7 @@ impl Tidy<'_> {
                 let own = cell_attributes(attributes);
                 if *name == "th" {
                     // Its tag is written when it is closed: without text, it is no head.
-                    self.push("th", Detail::Cell(own));
+                    self.push("th", ElementDetail::Cell(own));
                 } else {
                     self.open_tag("td", &own);
                 }
@@ -479,7 +480,7 @@ impl Tidy<'_> {
         let class = if is_missing { " class=\"missing\"" } else { "" };
         push(&mut self.html, format_args!("<a href=\"{}\"{class}{id}>", Escaped(&href)));
         let shown = shortened(&href, 60).to_owned();
-        self.push("a", Detail::Link { tag_start, shown, is_missing });
+        self.push("a", ElementDetail::Link { tag_start, shown, is_missing });
     }
 
     fn space(&mut self) {
@@ -501,7 +502,7 @@ impl Tidy<'_> {
         let source = attribute(attributes, "src").and_then(|source| target(self.options, &source));
         let is_in_link = self.is_within(&["a"]);
         for element in &mut self.stack {
-            if let Detail::Link { shown, .. } = &mut element.detail {
+            if let ElementDetail::Link { shown, .. } = &mut element.detail {
                 // Not the address: the link is about what the picture shows.
                 UNNAMED.clone_into(shown);
             }
@@ -590,7 +591,7 @@ impl Tidy<'_> {
             self.last = None;
         }
         match detail {
-            Detail::None | Detail::Code(_) => match name {
+            ElementDetail::None | ElementDetail::Code(_) => match name {
                 "table" => self.html.push_str("</table></div>"),
                 "summary" if !has_text => {
                     has_text = true;
@@ -598,11 +599,11 @@ impl Tidy<'_> {
                 }
                 name => push(&mut self.html, format_args!("</{name}>")),
             },
-            Detail::Heading(level, id) => {
+            ElementDetail::Heading(level, id) => {
                 let inner = self.html.split_off(start);
                 self.heading_closed(level, id, &inner, has_text);
             }
-            Detail::Link { tag_start, shown, is_missing } => {
+            ElementDetail::Link { tag_start, shown, is_missing } => {
                 if !has_text {
                     push(&mut self.html, format_args!("{}", Escaped(&shown)));
                     has_text = true;
@@ -623,7 +624,7 @@ impl Tidy<'_> {
                     self.html.push_str("<sup>missing</sup>");
                 }
             }
-            Detail::Terms { has_term, has_description } => {
+            ElementDetail::Terms { has_term, has_description } => {
                 if has_description && !has_term {
                     let inner = self.html.split_off(start);
                     push(&mut self.html, format_args!("<dt></dt>{inner}"));
@@ -633,7 +634,7 @@ impl Tidy<'_> {
                 }
                 self.html.push_str("</dl>");
             }
-            Detail::Cell(own) => {
+            ElementDetail::Cell(own) => {
                 let inner = self.html.split_off(start);
                 let name = if has_text { "th" } else { "td" };
                 push(&mut self.html, format_args!("<{name}{own}>{inner}</{name}>"));
@@ -711,7 +712,7 @@ impl Tidy<'_> {
             self.space();
         }
         self.last = text.chars().next_back().map(|last| (last, false));
-        if let Some(&Element { detail: Detail::Code(language), .. }) = self.stack.last() {
+        if let Some(&Element { detail: ElementDetail::Code(language), .. }) = self.stack.last() {
             return self.highlighter.write(text, language, &mut self.html);
         }
         let mut rest = self.after_pre(text);

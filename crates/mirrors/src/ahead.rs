@@ -33,7 +33,7 @@ pub trait Ahead: Send + Sync {
 }
 
 /// An answer, of that server or of upstream.
-pub(crate) struct Fetched {
+pub(crate) struct UpstreamResponse {
     pub(crate) response: Response,
     /// Upstream's URL of it.
     pub(crate) url: Url,
@@ -61,13 +61,13 @@ impl Mirrors {
         url: Url,
         headers: HeaderMap,
         is_forced: bool,
-    ) -> Result<Fetched, UpstreamError> {
+    ) -> Result<UpstreamResponse, UpstreamError> {
         if let Some(ahead) = self.ahead.get() {
             let path = format!("{}/{path}", mirror.stage);
             if let Some(response) = ahead.ask(path, headers.clone(), is_forced).await {
                 return match response.status() {
                     StatusCode::GONE => Err(UpstreamError::of_status("the primary", &response)),
-                    _ => Ok(Fetched { response, url, is_ahead: true }),
+                    _ => Ok(UpstreamResponse { response, url, is_ahead: true }),
                 };
             }
         }
@@ -77,6 +77,6 @@ impl Mirrors {
         let is_answered = answer.as_ref().err().is_none_or(|trouble| trouble.is_absent);
         lock(&mirror.recent).note(self.started_at.elapsed(), is_answered);
         let (response, url) = answer?;
-        Ok(Fetched { response, url, is_ahead: false })
+        Ok(UpstreamResponse { response, url, is_ahead: false })
     }
 }

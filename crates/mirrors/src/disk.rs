@@ -1,6 +1,6 @@
 //! [`Disk`]: the cache of mirrors on disk: pages, lists and files, within a budget and above a floor of free space.
 //!
-//! size -> [`Disk::begin`] (makes room) -> [`Writing`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an entry
+//! size -> [`Disk::begin`] (makes room) -> [`EntryWriter`] (a temporary file) -> [`Disk::keep`] (synced, then renamed: an entry
 //! exists whole or not at all) -> [`Disk::open_entry`]. An entry is one file: a head of 4096 bytes, then the content. The head
 //! describes the content and has a checksum; an entry that cannot be read back exactly as it was written counts as absent, and
 //! is removed.
@@ -27,9 +27,9 @@ use record::Digest;
 use resources::files;
 use tempfile::NamedTempFile;
 
-pub(super) use self::head::{HEAD_BYTES, Head, content_at, heads, opened_at, parsed_head};
+pub(super) use self::head::{EntryHead, HEAD_BYTES, content_at, heads, opened_at, parsed_head};
 use self::head::{head_bytes, read_head};
-use self::space::{Space, Taken};
+use self::space::{Space, SpaceUse};
 
 /// An entry's time of use is written to disk at most this often, so that it survives a restart roughly.
 const USED_EVERY: Duration = Duration::from_secs(3600);
@@ -51,7 +51,7 @@ pub(super) struct Limits {
 pub(super) struct Disk {
     directory: PathBuf,
     limits: Limits,
-    taken: Arc<Taken>,
+    taken: Arc<SpaceUse>,
     index: Mutex<Index>,
     /// Only one at a time makes room: two would count the same bytes as free.
     making_room: Mutex<()>,
@@ -61,11 +61,11 @@ pub(super) struct Disk {
 #[derive(Default)]
 struct Index {
     clock: u64,
-    entries: HashMap<Key, Held>,
+    entries: HashMap<Key, DiskEntry>,
     by_use: BTreeMap<u64, Key>,
 }
 
-struct Held {
+struct DiskEntry {
     space: Arc<Space>,
     used: u64,
     /// When the time of use was last written to disk.
@@ -82,7 +82,7 @@ pub struct EntryFile {
 }
 
 /// An entry that is being written. Dropping it leaves nothing.
-pub(super) struct Writing {
+pub(super) struct EntryWriter {
     disk: Arc<Disk>,
     file: NamedTempFile,
     written: u64,
@@ -127,7 +127,7 @@ impl std::ops::Deref for EntryFile {
 }
 
 impl Index {
-    fn touch(&mut self, key: &Key) -> Option<&mut Held> {
+    fn touch(&mut self, key: &Key) -> Option<&mut DiskEntry> {
         self.clock += 1;
         let held = self.entries.get_mut(key)?;
         self.by_use.remove(&held.used);
@@ -139,7 +139,7 @@ impl Index {
     fn insert(&mut self, key: Key, space: Arc<Space>, noted_at: SystemTime) {
         self.remove(&key);
         self.clock += 1;
-        self.entries.insert(key, Held { space, used: self.clock, noted_at });
+        self.entries.insert(key, DiskEntry { space, used: self.clock, noted_at });
         self.by_use.insert(self.clock, key);
     }
 
@@ -150,7 +150,7 @@ impl Index {
     }
 
     /// The entries that are not being read, least recently used first.
-    fn idle(&self) -> impl Iterator<Item = (&Key, &Held)> {
+    fn idle(&self) -> impl Iterator<Item = (&Key, &DiskEntry)> {
         let held = self.by_use.values().filter_map(|key| Some((key, self.entries.get(key)?)));
         held.filter(|(_, held)| Arc::strong_count(&held.space) == 1)
     }
@@ -212,7 +212,7 @@ impl Disk {
     }
 
     /// The entry's head, and its file. Blocks.
-    pub(super) fn open_entry(&self, key: &Key) -> Option<(Head, EntryFile)> {
+    pub(super) fn open_entry(&self, key: &Key) -> Option<(EntryHead, EntryFile)> {
         let now = SystemTime::now();
         let (is_due, space) = {
             let mut index = self.index();
@@ -223,7 +223,7 @@ impl Disk {
             }
             (is_due, held.space.clone())
         };
-        let read = || -> io::Result<(Head, File)> {
+        let read = || -> io::Result<(EntryHead, File)> {
             let file = files::open(&self.path(key))?;
             let head = read_head(&file)?;
             let expected = HEAD_BYTES + head.size_bytes;
@@ -248,7 +248,7 @@ impl Disk {
     }
 
     /// Compares the content of an open entry with its digest; an entry with another digest is removed. Blocks.
-    pub(super) fn check(&self, key: &Key, head: &Head, file: &EntryFile) -> bool {
+    pub(super) fn check(&self, key: &Key, head: &EntryHead, file: &EntryFile) -> bool {
         let mut hasher = record::Hasher::new();
         let mut piece = vec![0; 256 << 10];
         let mut read = 0;
@@ -286,14 +286,14 @@ impl Disk {
     }
 
     /// The entry's head, and its file, whose content was compared with its digest. Blocks.
-    pub(super) fn checked_entry(&self, key: &Key) -> Option<(Head, EntryFile)> {
+    pub(super) fn checked_entry(&self, key: &Key) -> Option<(EntryHead, EntryFile)> {
         let (head, file) = self.open_entry(key)?;
         self.check(key, &head, &file).then_some((head, file))
     }
 
     /// The entry's head and content. Blocks.
     #[cfg(test)]
-    pub(super) fn content(&self, key: &Key) -> Option<(Head, Vec<u8>)> {
+    pub(super) fn content(&self, key: &Key) -> Option<(EntryHead, Vec<u8>)> {
         let (head, mut file) = self.checked_entry(key)?;
         let mut content = Vec::new();
         io::Read::read_to_end(&mut file.content().ok()?, &mut content).ok()?;
@@ -304,7 +304,7 @@ impl Disk {
     ///
     /// # Errors
     /// [`no_room`], or if the directory cannot be written.
-    pub(super) fn begin(self: &Arc<Disk>, size_bytes: u64) -> io::Result<Writing> {
+    pub(super) fn begin(self: &Arc<Disk>, size_bytes: u64) -> io::Result<EntryWriter> {
         let bytes = HEAD_BYTES.saturating_add(size_bytes);
         let space = Space::of(&self.taken);
         self.promise(&space, bytes)?;
@@ -312,14 +312,19 @@ impl Disk {
         fs::create_dir_all(&directory)?;
         let mut file = NamedTempFile::new_in(&directory)?;
         file.seek(SeekFrom::Start(HEAD_BYTES))?;
-        Ok(Writing { disk: self.clone(), file, written: 0, space })
+        Ok(EntryWriter { disk: self.clone(), file, written: 0, space })
     }
 
     /// Writes an entry whole. Blocks.
     ///
     /// # Errors
     /// [`no_room`], or if it cannot be written.
-    pub(super) fn write(self: &Arc<Disk>, key: Key, head: &Head, content: &[u8]) -> io::Result<()> {
+    pub(super) fn write(
+        self: &Arc<Disk>,
+        key: Key,
+        head: &EntryHead,
+        content: &[u8],
+    ) -> io::Result<()> {
         let mut writing = self.begin(content.len() as u64)?;
         writing.append(content)?;
         self.keep(writing, key, head)
@@ -329,7 +334,7 @@ impl Disk {
     ///
     /// # Errors
     /// If it cannot be written; then there is no entry with this key.
-    pub(super) fn keep(&self, writing: Writing, key: Key, head: &Head) -> io::Result<()> {
+    pub(super) fn keep(&self, writing: EntryWriter, key: Key, head: &EntryHead) -> io::Result<()> {
         let file = writing.file.as_file();
         file.write_all_at(&head_bytes(head)?, 0)?;
         file.sync_all()?;
@@ -337,7 +342,7 @@ impl Disk {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let Writing { file, space, .. } = writing;
+        let EntryWriter { file, space, .. } = writing;
         let mut index = self.index();
         file.persist(&path).map_err(|error| error.error)?;
         space.wrote(HEAD_BYTES);
@@ -347,7 +352,7 @@ impl Disk {
     }
 
     /// Rewrites the head of an entry whose content upstream has confirmed. Blocks.
-    pub(super) fn confirm(&self, key: &Key, head: &Head) {
+    pub(super) fn confirm(&self, key: &Key, head: &EntryHead) {
         let write = || -> io::Result<()> {
             let file = files::open_with(&self.path(key), File::options().write(true))?;
             file.write_all_at(&head_bytes(head)?, 0)
@@ -417,7 +422,7 @@ impl Disk {
     }
 }
 
-impl Write for Writing {
+impl Write for EntryWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.append(bytes)?;
         Ok(bytes.len())
@@ -428,7 +433,7 @@ impl Write for Writing {
     }
 }
 
-impl Writing {
+impl EntryWriter {
     /// Reserves space for this many bytes of content. Blocks.
     ///
     /// # Errors

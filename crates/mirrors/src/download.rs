@@ -6,7 +6,7 @@
 
 mod body;
 mod order;
-mod written;
+mod written_file;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,22 +18,22 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{Place, Standing, UpstreamFile, link_of, projects_of};
+use pypi::upstream::{Freshness, MirrorPath, UpstreamFile, link_of, projects_of};
 use tokio::sync::watch;
 
-use super::disk::{EntryFile, Head, Key};
+use super::disk::{EntryFile, EntryHead, Key};
 use super::flights::{Flight, lost};
 use super::pages::{PATIENCE, Subject};
-use super::shared::{CONTENT_BYTES_MAX, Kind};
+use super::shared_cache::{CONTENT_BYTES_MAX, Kind};
 use super::sink::Sink;
 use super::upstream::{Pace, UpstreamError, chunk};
 use super::{Mirror, Mirrors, blocking, milliseconds, turn};
 
-use self::body::Arriving;
+use self::body::DownloadReader;
 pub use self::body::{Body, FileAnswer, MirroredFile};
-use self::order::Match;
-pub(super) use self::order::Order;
-use self::written::Written;
+pub(super) use self::order::DownloadOrder;
+use self::order::FileMatch;
+use self::written_file::WrittenFile;
 
 /// A file of at most this many bytes is checked before it is answered, if it comes in time: its first piece is all of it.
 const TIME_TO_CHECK: Duration = PATIENCE;
@@ -45,33 +45,33 @@ pub(super) struct Progress {
     file: Option<Arc<EntryFile>>,
     written: u64,
     total: Option<u64>,
-    state: State,
+    state: DownloadState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DownloadState {
     /// Upstream has not answered yet.
     Asking,
     /// Bytes arrive.
     Arriving,
     /// All bytes have arrived and been checked.
-    Whole(Arc<Head>),
+    Whole(Arc<EntryHead>),
     Failed(UpstreamError),
 }
 
 impl Progress {
     fn is_over(&self) -> bool {
-        matches!(self.state, State::Whole(_) | State::Failed(_))
+        matches!(self.state, DownloadState::Whole(_) | DownloadState::Failed(_))
     }
 
     /// Whether bytes have arrived, or the download has ended.
     fn is_seen(&self) -> bool {
-        self.is_over() || (matches!(self.state, State::Arriving) && self.written > 0)
+        self.is_over() || (matches!(self.state, DownloadState::Arriving) && self.written > 0)
     }
 }
 
 /// A file on disk, which upstream may have replaced.
-type CachedFile = Option<(Head, MirroredFile)>;
+type CachedFile = Option<(EntryHead, MirroredFile)>;
 
 impl Mirrors {
     /// The file at this place. With `is_head`, a file whose size is known is not downloaded.
@@ -81,7 +81,7 @@ impl Mirrors {
     pub async fn file(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: Place<'_>,
+        place: MirrorPath<'_>,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
         // A file that is here needs no upstream, unless a newer page names another digest, or none.
@@ -91,9 +91,9 @@ impl Mirrors {
         }
         if let Some((head, file)) = held {
             match self.compared(mirror, &place, &head).await {
-                Match::Right => return Ok(FileAnswer::File(file)),
-                Match::Unconfirmed => held = Some((head, file)),
-                Match::Wrong => held = None,
+                FileMatch::Right => return Ok(FileAnswer::File(file)),
+                FileMatch::Unconfirmed => held = Some((head, file)),
+                FileMatch::Wrong => held = None,
             }
         }
         match (self.order(mirror, &place).await, held) {
@@ -144,8 +144,8 @@ impl Mirrors {
         project: &ProjectName,
         file: &UpstreamFile,
         is_metadata: bool,
-    ) -> Option<Order> {
-        let order = Order::of(mirror, file, is_metadata)?;
+    ) -> Option<DownloadOrder> {
+        let order = DownloadOrder::of(mirror, file, is_metadata)?;
         let known = self.remembered(mirror, &Subject::Project(project.clone())).await;
         Some(match known {
             Some(known) => order.on_page_of(known.confirmed_at()),
@@ -156,15 +156,15 @@ impl Mirrors {
     async fn ordered(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        order: Order,
+        order: DownloadOrder,
         is_head: bool,
     ) -> Result<FileAnswer, UpstreamError> {
         let mut held = self.held(mirror, order.key).await;
         if let Some((head, file)) = held {
             match order.compared(&head) {
-                Match::Right => return Ok(FileAnswer::File(file)),
-                Match::Unconfirmed => held = Some((head, file)),
-                Match::Wrong => held = None,
+                FileMatch::Right => return Ok(FileAnswer::File(file)),
+                FileMatch::Unconfirmed => held = Some((head, file)),
+                FileMatch::Wrong => held = None,
             }
         }
         if mirror.redirects_files && order.may_redirect {
@@ -206,10 +206,10 @@ impl Mirrors {
                 (Err(_), true) => return Err(UpstreamError::new("it has not answered in time")),
                 (Err(_), false) => {}
             }
-            let is_begun = |it: &Progress| !matches!(it.state, State::Asking);
+            let is_begun = |it: &Progress| !matches!(it.state, DownloadState::Asking);
             let begun = progress.wait_for(is_begun).await.map_err(|_| lost())?.clone();
             match &begun.state {
-                State::Failed(trouble) => Err(trouble.clone()),
+                DownloadState::Failed(trouble) => Err(trouble.clone()),
                 _ => Ok((begun, progress)),
             }
         };
@@ -221,10 +221,12 @@ impl Mirrors {
             (Err(trouble), None) => return Err(trouble),
         };
         let (sha256, size_bytes) = match &begun.state {
-            State::Whole(head) => (sha256.or(Some(head.sha256.clone())), Some(begun.written)),
+            DownloadState::Whole(head) => {
+                (sha256.or(Some(head.sha256.clone())), Some(begun.written))
+            }
             _ => (sha256, begun.total),
         };
-        let body = Body::Arriving(Arriving { progress });
+        let body = Body::Arriving(DownloadReader { progress });
         Ok(FileAnswer::File(MirroredFile { sha256, size_bytes, is_immutable, modified_at, body }))
     }
 
@@ -266,40 +268,42 @@ impl Mirrors {
     async fn compared(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: &Place<'_>,
-        held: &Head,
-    ) -> Match {
+        place: &MirrorPath<'_>,
+        held: &EntryHead,
+    ) -> FileMatch {
         for project in projects_of(place.filename()) {
             let Some(known) = self.remembered(mirror, &Subject::Project(project)).await else {
                 continue;
             };
             let found = known.page().and_then(|page| page.file_at(place));
-            let order = found.and_then(|(file, is_metadata)| Order::of(mirror, file, is_metadata));
+            let order =
+                found.and_then(|(file, is_metadata)| DownloadOrder::of(mirror, file, is_metadata));
             let Some(order) = order else { continue };
             // Without a digest, it needs a page that counts.
-            let is_expired = self.standing(mirror, &known) == Standing::Expired;
+            let is_expired = self.standing(mirror, &known) == Freshness::Expired;
             return match order.on_page_of(known.confirmed_at()) {
-                order if order.has_no_digest() && is_expired => Match::Unconfirmed,
+                order if order.has_no_digest() && is_expired => FileMatch::Unconfirmed,
                 order => order.compared(held),
             };
         }
         let is_certain = held.is_verified || held.stamp.is_some();
-        if is_certain { Match::Right } else { Match::Unconfirmed }
+        if is_certain { FileMatch::Right } else { FileMatch::Unconfirmed }
     }
 
     /// The download for this place: a file on the page of a project that the place may belong to.
     async fn order(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        place: &Place<'_>,
-    ) -> Result<Option<Order>, UpstreamError> {
+        place: &MirrorPath<'_>,
+    ) -> Result<Option<DownloadOrder>, UpstreamError> {
         let mut trouble = None;
         for project in projects_of(place.filename()) {
             match self.project(mirror, &project, false).await {
                 Ok(found) => {
                     let file = found.known.page().and_then(|page| page.file_at(place));
-                    let order =
-                        file.and_then(|(file, is_metadata)| Order::of(mirror, file, is_metadata));
+                    let order = file.and_then(|(file, is_metadata)| {
+                        DownloadOrder::of(mirror, file, is_metadata)
+                    });
                     if let Some(order) = order {
                         return Ok(Some(order.on_page_of(found.known.confirmed_at())));
                     }
@@ -315,10 +319,10 @@ impl Mirrors {
     fn download(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
-        order: Order,
-        held: Option<Head>,
+        order: DownloadOrder,
+        held: Option<EntryHead>,
     ) -> Result<Flight<Progress>, UpstreamError> {
-        let first = Progress { file: None, written: 0, total: None, state: State::Asking };
+        let first = Progress { file: None, written: 0, total: None, state: DownloadState::Asking };
         let (mirrors, of) = (self.clone(), mirror.clone());
         // It goes on when its clients leave, so that the next one finds the file.
         mirror.downloads.join(
@@ -335,8 +339,8 @@ impl Mirrors {
                 }
                 move |it: &mut Progress| {
                     it.state = match outcome {
-                        Ok(head) => State::Whole(head.into()),
-                        Err(trouble) => State::Failed(trouble),
+                        Ok(head) => DownloadState::Whole(head.into()),
+                        Err(trouble) => DownloadState::Failed(trouble),
                     };
                 }
             },
@@ -347,20 +351,20 @@ impl Mirrors {
     async fn take_shared(
         &self,
         mirror: &Mirror,
-        order: &Order,
+        order: &DownloadOrder,
         progress: &watch::Sender<Progress>,
-    ) -> Option<Head> {
+    ) -> Option<EntryHead> {
         let bytes_max = self.disk.entry_bytes_max().min(CONTENT_BYTES_MAX);
         if order.size_bytes.is_some_and(|size_bytes| size_bytes > bytes_max) {
             return None;
         }
         let (extra, expected) = order.digest_beside_sha256();
         let is_offline = self.may_be_asked(mirror).is_err();
-        let is_wanted = |head: &Head| {
+        let is_wanted = |head: &EntryHead| {
             let is_of = match order.compared(head) {
-                Match::Right => true,
-                Match::Unconfirmed => is_offline,
-                Match::Wrong => false,
+                FileMatch::Right => true,
+                FileMatch::Unconfirmed => is_offline,
+                FileMatch::Wrong => false,
             };
             is_of && head.size_bytes <= bytes_max
         };
@@ -388,13 +392,13 @@ impl Mirrors {
     /// Notes that upstream has confirmed the file with this head, which is on the disk.
     async fn confirm_held(
         &self,
-        order: &Order,
-        held: Head,
+        order: &DownloadOrder,
+        held: EntryHead,
         progress: &watch::Sender<Progress>,
-    ) -> Result<Head, UpstreamError> {
+    ) -> Result<EntryHead, UpstreamError> {
         let (disk, key, stamp) = (self.disk.clone(), order.key, order.stamp_beside_sha256());
         let confirming = blocking(move || {
-            let head = Head { stamp, checked_at: milliseconds(SystemTime::now()), ..held };
+            let head = EntryHead { stamp, checked_at: milliseconds(SystemTime::now()), ..held };
             disk.confirm(&key, &head);
             Ok(disk.open_entry(&key).filter(|(found, _)| found.sha256 == head.sha256))
         });
@@ -408,10 +412,10 @@ impl Mirrors {
     async fn run(
         self: &Arc<Mirrors>,
         mirror: &Mirror,
-        order: &Order,
-        held: Option<Head>,
+        order: &DownloadOrder,
+        held: Option<EntryHead>,
         progress: &watch::Sender<Progress>,
-    ) -> Result<Head, UpstreamError> {
+    ) -> Result<EntryHead, UpstreamError> {
         let mut is_ahead = false;
         let outcome = self.fetch_file(mirror, order, held, progress, &mut is_ahead).await;
         outcome.inspect_err(|trouble| self.ahead_failed_if(is_ahead, trouble))
@@ -421,11 +425,11 @@ impl Mirrors {
     async fn fetch_file(
         self: &Arc<Mirrors>,
         mirror: &Mirror,
-        order: &Order,
-        held: Option<Head>,
+        order: &DownloadOrder,
+        held: Option<EntryHead>,
         progress: &watch::Sender<Progress>,
         is_ahead: &mut bool,
-    ) -> Result<Head, UpstreamError> {
+    ) -> Result<EntryHead, UpstreamError> {
         // Taking a shared file waits for no upstream, so it needs no turn.
         if let Some(head) = self.take_shared(mirror, order, progress).await {
             return Ok(head);
@@ -506,7 +510,7 @@ impl Mirrors {
         if !is_encoded {
             progress.send_modify(|it| {
                 (it.file, it.total) = (reader.take().map(Arc::new), total);
-                it.state = State::Arriving;
+                it.state = DownloadState::Arriving;
             });
         }
         let (mut written, mut piece) = (0, BytesMut::new());
@@ -544,7 +548,7 @@ impl Mirrors {
         if let Some(total) = total.filter(|total| *total != written) {
             return Err(UpstreamError::new(format!("upstream sends {written} of {total} bytes")));
         }
-        let mut arrived = Written::of(sink, written);
+        let mut arrived = WrittenFile::of(sink, written);
         let mut checked = arrived.check(order, expected);
         if is_encoded {
             let is_wrong = checked.is_err();
@@ -560,12 +564,12 @@ impl Mirrors {
             reader = Some(blocking(move || opened).await?);
         }
         checked?;
-        let Written { writing, size_bytes, sha256, .. } = arrived;
+        let WrittenFile { writing, size_bytes, sha256, .. } = arrived;
         let modified_at =
             order.upload_time.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         let modified_at = modified_at.map_or_else(SystemTime::now, SystemTime::from);
         let head = order.head(size_bytes, sha256, milliseconds(modified_at));
-        let head = Head { etag, last_modified, ..head };
+        let head = EntryHead { etag, last_modified, ..head };
         let (mirrors, key, kept) = (self.clone(), order.key, head.clone());
         // Clients that wait get the file even if the cache cannot keep it.
         match blocking(move || mirrors.disk.keep(writing, key, &kept)).await {

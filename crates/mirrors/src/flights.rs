@@ -26,12 +26,12 @@ pub(super) struct Flights<P> {
 }
 
 /// Takes a flight out when it has landed, also by a panic.
-struct UnderWay<P> {
+struct FlightGuard<P> {
     flights: Arc<Mutex<HashMap<Key, Flight<P>>>>,
     key: Key,
 }
 
-impl<P> Drop for UnderWay<P> {
+impl<P> Drop for FlightGuard<P> {
     fn drop(&mut self) {
         lock(&self.flights).remove(&self.key);
     }
@@ -72,7 +72,7 @@ impl<P: Send + Sync + 'static> Flights<P> {
         let (sender, flight) = watch::channel(first);
         let sender = Arc::new(sender);
         flights.insert(key, flight.clone());
-        let under_way = UnderWay { flights: self.under_way.clone(), key };
+        let under_way = FlightGuard { flights: self.under_way.clone(), key };
         let work = work(sender.clone());
         tokio::spawn(async move {
             let end = work.await;

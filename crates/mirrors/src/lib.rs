@@ -16,8 +16,8 @@ mod flights;
 mod pages;
 mod plans;
 pub mod prefetch;
-mod recent;
-mod shared;
+mod recent_requests;
+mod shared_cache;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -44,17 +44,17 @@ use self::download::Progress;
 use self::flights::{FetchResult, Flights};
 use self::pages::Subject;
 use self::plans::Plans;
-use self::recent::Recent;
-use self::shared::Shared;
+use self::recent_requests::RecentRequests;
+use self::shared_cache::SharedCache;
 use self::upstream::{Origin, Upstream};
 use net::Egress;
 
 pub use self::ahead::Ahead;
 pub use self::download::{Body, FileAnswer, MirroredFile};
-pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, Stale};
+pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, StaleReason};
 pub use self::plans::Stream;
-pub use self::recent::{Requests, SPANS, UpstreamState};
-pub use self::transfer::{Carried, export};
+pub use self::recent_requests::{Requests, SPANS, UpstreamState};
+pub use self::transfer::{TransferReport, export};
 pub use self::upstream::UpstreamError;
 
 /// Pages and lists that are requested at once from one upstream, and from all together; further requests wait.
@@ -111,13 +111,13 @@ pub struct Mirrors {
     budget: Budget,
     disk: Arc<Disk>,
     /// The cache that processes share, if there is a place for it.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SharedCache>>,
     upstream: Upstream,
     /// The server that this one follows, which is asked first.
     ahead: OnceLock<Arc<dyn Ahead>>,
     mirrors: Mutex<HashMap<String, Arc<Mirror>>>,
     pages: quick_cache::sync::Cache<PageKey, Arc<CachedPage>, PageWeight>,
-    finished: quick_cache::sync::Cache<FinishedKey, Arc<Finished>, FinishedWeight>,
+    finished: quick_cache::sync::Cache<FinishedKey, Arc<FinishedPage>, FinishedWeight>,
     /// Requests to all upstreams at once.
     asking: Semaphore,
     downloading: Semaphore,
@@ -186,7 +186,7 @@ pub struct Mirror {
     /// The list of projects, which is never evicted.
     names: Mutex<Option<Arc<CachedPage>>>,
     health: Mutex<Health>,
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentRequests>,
     // Separate for each mirror: an upstream that hangs delays no other.
     flights: Flights<Option<FetchResult<Arc<CachedPage>>>>,
     downloads: Flights<Progress>,
@@ -201,17 +201,17 @@ struct Health {
     /// Why the upstream as a whole fails.
     trouble: Option<UpstreamError>,
     /// The pages whose last request failed.
-    pages: HashMap<Subject, Failing>,
+    pages: HashMap<Subject, FailingPage>,
 }
 
 /// A page whose requests fail.
-struct Failing {
+struct FailingPage {
     breaker: Breaker,
     trouble: UpstreamError,
 }
 
 /// A finished page, and the state that it was made of.
-pub struct Finished {
+pub struct FinishedPage {
     /// The page.
     pub page: Arc<Page>,
     stamp: Serial,
@@ -273,8 +273,8 @@ impl quick_cache::Weighter<PageKey, Arc<CachedPage>> for PageWeight {
 #[derive(Clone)]
 struct FinishedWeight;
 
-impl quick_cache::Weighter<FinishedKey, Arc<Finished>> for FinishedWeight {
-    fn weight(&self, _: &FinishedKey, finished: &Arc<Finished>) -> u64 {
+impl quick_cache::Weighter<FinishedKey, Arc<FinishedPage>> for FinishedWeight {
+    fn weight(&self, _: &FinishedKey, finished: &Arc<FinishedPage>) -> u64 {
         // Encodings are added later.
         finished.page.reply().body.len() as u64 * 19 / 10 + 1024
     }
@@ -355,7 +355,7 @@ impl Mirrors {
     /// nothing.
     pub fn sharing(self, cache: Option<ObjectCache>, bytes_max: u64) -> Mirrors {
         let cache = cache.filter(|_| bytes_max > 0);
-        Mirrors { shared: cache.map(|cache| Arc::new(Shared::new(cache, bytes_max))), ..self }
+        Mirrors { shared: cache.map(|cache| Arc::new(SharedCache::new(cache, bytes_max))), ..self }
     }
 
     /// The mirror of this stage; `None` if the stage is no mirror, or names no upstream.
@@ -382,7 +382,7 @@ impl Mirrors {
         request: PageRequest<'_>,
         stamp: Serial,
         versions: &[u64],
-    ) -> Option<Arc<Finished>> {
+    ) -> Option<Arc<FinishedPage>> {
         let found = self.finished.get(&request)?;
         let is_made_of_this = found.stamp == stamp && *found.versions == *versions;
         let has_expired = found.page.may_expire() && found.page.has_expired(Timestamp::now());
@@ -396,9 +396,10 @@ impl Mirrors {
         page: Page,
         stamp: Serial,
         versions: Vec<u64>,
-    ) -> Arc<Finished> {
+    ) -> Arc<FinishedPage> {
         self.counters.hidden_files.fetch_add(page.hidden_files(), Relaxed);
-        let finished = Arc::new(Finished { page: page.into(), stamp, versions: versions.into() });
+        let finished =
+            Arc::new(FinishedPage { page: page.into(), stamp, versions: versions.into() });
         self.finished.insert(request.into(), finished.clone());
         finished
     }
@@ -675,7 +676,7 @@ impl Mirror {
         let failing = health.pages.entry(subject.clone());
         let failing = failing
             .and_modify(|failing| failing.trouble = trouble.clone())
-            .or_insert_with(|| Failing { breaker: Breaker::default(), trouble });
+            .or_insert_with(|| FailingPage { breaker: Breaker::default(), trouble });
         failing.breaker.failed(now);
     }
 

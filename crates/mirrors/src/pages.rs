@@ -16,14 +16,14 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::{Standing, UpstreamNames, UpstreamPage, standing};
+use pypi::upstream::{Freshness, UpstreamNames, UpstreamPage, standing};
 use resources::turns::Turn;
 
 use self::answer::{Answer, UpstreamAnswer};
 pub use self::follower::FollowerPage;
-use super::disk::Head;
+use super::disk::EntryHead;
 use super::flights::{FetchResult, Flight, landed};
-use super::shared::{FetchedEntry, Kind, page_of};
+use super::shared_cache::{FetchedEntry, Kind, page_of};
 use super::upstream::{SMALL_PAGE_BYTES_MAX, UpstreamError};
 use super::{LARGE_PAGE_COUNTS, MANY_FILES, Mirror, Mirrors, turn};
 
@@ -79,14 +79,14 @@ pub struct PageLookup {
     /// The page or the list.
     pub known: Arc<CachedPage>,
     /// Why it may be out of date, if it may.
-    pub stale: Option<Stale>,
+    pub stale: Option<StaleReason>,
     /// Why upstream has not confirmed it, in words.
     pub trouble: Option<UpstreamError>,
 }
 
 /// Why a page was not confirmed. Of several reasons, the greatest is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stale {
+pub enum StaleReason {
     /// Upstream could not confirm it in time.
     Late,
     /// Upstream is not asked.
@@ -271,7 +271,7 @@ impl Mirrors {
         if self.offline_by(mirror).is_some() {
             return None;
         }
-        let is_fresh = |known: &Arc<CachedPage>| self.standing(mirror, known) == Standing::Fresh;
+        let is_fresh = |known: &Arc<CachedPage>| self.standing(mirror, known) == Freshness::Fresh;
         if !mirror.has_no_list {
             let list = mirror.names_in_memory().filter(is_fresh)?;
             list.names()?.contains(name).then_some(())?;
@@ -404,8 +404,8 @@ impl Mirrors {
         let fresh = |known: Arc<CachedPage>| PageLookup { known, stale: None, trouble: None };
         let standing = old.as_ref().map(|old| self.standing(mirror, old));
         match (&old, standing) {
-            (Some(old), Some(Standing::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
-            (Some(old), Some(Standing::Aging)) if !is_forced => {
+            (Some(old), Some(Freshness::Fresh)) if !is_forced => return Ok(fresh(old.clone())),
+            (Some(old), Some(Freshness::Aging)) if !is_forced => {
                 // No request waits for it. If it is refused, the next request tries again.
                 _ = self.ask(mirror, subject, Some(old.clone()), false);
                 return Ok(fresh(old.clone()));
@@ -437,14 +437,14 @@ impl Mirrors {
                 // The server that this one follows could not have it confirmed in time.
                 let is_late = self.ahead.get().is_some()
                     && !mirror.expiry.is_zero()
-                    && self.standing(mirror, &known) == Standing::Expired;
-                Ok(PageLookup { stale: is_late.then_some(Stale::Late), ..fresh(known) })
+                    && self.standing(mirror, &known) == Freshness::Expired;
+                Ok(PageLookup { stale: is_late.then_some(StaleReason::Late), ..fresh(known) })
             }
             // The switch was thrown while the request waited.
             (Err(trouble), Some(known)) if trouble.is_offline => Ok(self.offline(mirror, known)),
             (Err(trouble), Some(known)) => {
                 self.counters.stale.fetch_add(1, Relaxed);
-                Ok(PageLookup { known, stale: Some(Stale::Late), trouble: Some(trouble) })
+                Ok(PageLookup { known, stale: Some(StaleReason::Late), trouble: Some(trouble) })
             }
             (Err(trouble), None) => Err(trouble),
         }
@@ -454,7 +454,7 @@ impl Mirrors {
     fn offline(&self, mirror: &Mirror, known: Arc<CachedPage>) -> PageLookup {
         let setting = self.offline_by(mirror).unwrap_or("mirror_offline");
         let trouble = UpstreamError::offline(format!("it is not asked ({setting}=true)"));
-        PageLookup { known, stale: Some(Stale::Offline), trouble: Some(trouble) }
+        PageLookup { known, stale: Some(StaleReason::Offline), trouble: Some(trouble) }
     }
 
     /// The outcome of the request to upstream, unless it is late and something known can be served as stale meanwhile.
@@ -475,14 +475,14 @@ impl Mirrors {
             // If another process knows it, that is in memory before upstream is asked.
             let brought = self.shared.as_ref().and_then(|_| self.in_memory(mirror, subject));
             let is_stale =
-                |known: Arc<CachedPage>| self.standing(mirror, &known) == Standing::Expired;
+                |known: Arc<CachedPage>| self.standing(mirror, &known) == Freshness::Expired;
             if has_old || brought.is_some_and(is_stale) {
                 return Err(UpstreamError::new("it has not answered in time"));
             }
         }
     }
 
-    pub(super) fn standing(&self, mirror: &Mirror, known: &CachedPage) -> Standing {
+    pub(super) fn standing(&self, mirror: &Mirror, known: &CachedPage) -> Freshness {
         standing(SystemTime::now().duration_since(known.confirmed_at).ok(), mirror.expiry)
     }
 
@@ -497,7 +497,7 @@ impl Mirrors {
         let landed = || {
             let known = self.in_memory(mirror, &subject)?;
             let is_same = old.as_ref().is_some_and(|old| Arc::ptr_eq(old, &known));
-            let is_fresh = self.standing(mirror, &known) == Standing::Fresh;
+            let is_fresh = self.standing(mirror, &known) == Freshness::Fresh;
             // A forced request takes an answer that has arrived since it looked.
             (!is_same && (is_fresh || is_forced)).then_some(Some(Ok(known)))
         };
@@ -521,7 +521,7 @@ impl Mirrors {
         if old.is_none()
             && let Some(known) = self.take_shared_page(mirror, subject).await
         {
-            let is_fresh = self.standing(mirror, &known) != Standing::Expired;
+            let is_fresh = self.standing(mirror, &known) != Freshness::Expired;
             if is_fresh && !is_forced || self.may_be_asked(mirror).is_err() {
                 return Ok(known);
             }
@@ -637,7 +637,7 @@ impl Mirrors {
     async fn bring_known(&self, mirror: &Mirror, subject: &Subject) -> Option<FetchedEntry> {
         let key = mirror.key(&subject.name());
         let (name, bytes_max) = (name_of(mirror, subject), subject.bytes_max() as u64);
-        let is_wanted = |head: &Head| head.name == name && head.size_bytes <= bytes_max;
+        let is_wanted = |head: &EntryHead| head.name == name && head.size_bytes <= bytes_max;
         self.bring(mirror, &key, Kind::Page, None, is_wanted).await
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use net::ClientKey;
-use resources::turns::{Share, Turn, Turns};
+use resources::turns::{ThreadShare, Turn, Turns};
 
 use super::{MANY_FILES, lock};
 
@@ -31,7 +31,7 @@ const PORTIONS: usize = 4;
 /// The bounds of plans.
 #[derive(Debug)]
 pub struct Plans {
-    share: Share,
+    share: ThreadShare,
     streams: Turns,
     /// What is being sent to each client, counted as in `streams`.
     clients: Clients,
@@ -64,7 +64,7 @@ impl Drop for Stream {
 impl Plans {
     pub(super) fn new() -> Plans {
         Plans {
-            share: Share::new(TURNS, WAITING_MAX),
+            share: ThreadShare::new(TURNS, WAITING_MAX),
             streams: Turns::new(STREAMS_MAX as usize),
             clients: Clients::default(),
             portions: Turns::new(PORTIONS),

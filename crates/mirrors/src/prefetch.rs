@@ -16,7 +16,7 @@ use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha384, Sha512};
 
 /// The bytes of a file, as they come; or why they end early.
-pub type Pieces = BoxStream<'static, Result<Bytes, String>>;
+pub type FileStream = BoxStream<'static, Result<Bytes, String>>;
 
 /// An index that is asked for files.
 pub trait Index: Sync {
@@ -24,15 +24,15 @@ pub trait Index: Sync {
     fn offered(
         &self,
         project: &ProjectName,
-    ) -> impl Future<Output = Result<Vec<Offered>, String>> + Send;
+    ) -> impl Future<Output = Result<Vec<IndexFile>, String>> + Send;
 
     /// The bytes of a file that it has offered.
-    fn open(&self, file: &Offered) -> impl Future<Output = Result<Pieces, String>> + Send;
+    fn open(&self, file: &IndexFile) -> impl Future<Output = Result<FileStream, String>> + Send;
 }
 
 /// A file that an index has.
 #[derive(Clone, Debug)]
-pub struct Offered {
+pub struct IndexFile {
     /// Its name.
     pub name: String,
     /// Its URL at the index.
@@ -41,17 +41,17 @@ pub struct Offered {
     pub digests: BTreeSet<String>,
 }
 
-impl Offered {
+impl IndexFile {
     /// A file with these digests, each as algorithm and digits; those that cannot be compared are left out.
     pub fn new<'digests>(
         name: &str,
         url: String,
         digests: impl Iterator<Item = (&'digests str, &'digests str)>,
-    ) -> Offered {
+    ) -> IndexFile {
         let digests = digests
             .filter(|(kind, _)| ALGORITHMS.contains(kind))
             .map(|(kind, digits)| format!("{kind}:{}", digits.to_ascii_lowercase()));
-        Offered { name: name.to_owned(), url, digests: digests.collect() }
+        IndexFile { name: name.to_owned(), url, digests: digests.collect() }
     }
 
     /// Whether the file may have one of these digests, by what the index says.
@@ -67,7 +67,7 @@ impl Offered {
 
 /// Counts of fetched files.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Fetched {
+pub struct FetchCounts {
     /// Files.
     pub files: u64,
     /// Their sizes together, in bytes.
@@ -76,8 +76,8 @@ pub struct Fetched {
     pub uncompared: u64,
 }
 
-impl std::ops::AddAssign for Fetched {
-    fn add_assign(&mut self, other: Fetched) {
+impl std::ops::AddAssign for FetchCounts {
+    fn add_assign(&mut self, other: FetchCounts) {
         self.files += other.files;
         self.bytes += other.bytes;
         self.uncompared += other.uncompared;
@@ -85,8 +85,8 @@ impl std::ops::AddAssign for Fetched {
 }
 
 /// Fetches the files of one release; returns what was fetched, and a line for each file that was not.
-pub async fn fetch(index: &impl Index, wanted: &LockedRelease) -> (Fetched, Vec<String>) {
-    let mut fetched = Fetched::default();
+pub async fn fetch(index: &impl Index, wanted: &LockedRelease) -> (FetchCounts, Vec<String>) {
+    let mut fetched = FetchCounts::default();
     let problems = match index.offered(&wanted.project).await {
         Ok(offered) => files_of(index, wanted, &offered, &mut fetched).await,
         Err(problem) => vec![problem],
@@ -98,8 +98,8 @@ pub async fn fetch(index: &impl Index, wanted: &LockedRelease) -> (Fetched, Vec<
 async fn files_of(
     index: &impl Index,
     wanted: &LockedRelease,
-    offered: &[Offered],
-    fetched: &mut Fetched,
+    offered: &[IndexFile],
+    fetched: &mut FetchCounts,
 ) -> Vec<String> {
     let mut problems = Vec::new();
     // Digests or names in the lock without a file so far.
@@ -141,10 +141,10 @@ async fn files_of(
             (Ok((bytes, has)), _) => {
                 missing.retain(|digest| !has.contains(digest));
                 let is_uncompared = expected.is_empty() && file.digests.is_empty();
-                *fetched += Fetched { files: 1, bytes, uncompared: is_uncompared.into() };
+                *fetched += FetchCounts { files: 1, bytes, uncompared: is_uncompared.into() };
             }
             // Another file of the release, as the lock sees it.
-            (Err(Unread::Other { .. }), Files::Digests(_)) => {}
+            (Err(FetchError::Other { .. }), Files::Digests(_)) => {}
             (Err(error), _) => {
                 // The file exists; why it did not come is reported separately.
                 missing.retain(|digest| !file.digests.contains(digest));
@@ -168,13 +168,13 @@ async fn files_of(
 /// Reads a file to its end: its size in bytes, and its digests of all kinds that the index and `expected` have.
 ///
 /// # Errors
-/// [`Unread`]; the index's digests and one of the expected ones have to be right.
+/// [`FetchError`]; the index's digests and one of the expected ones have to be right.
 async fn read(
     index: &impl Index,
-    file: &Offered,
+    file: &IndexFile,
     expected: &BTreeSet<String>,
-) -> Result<(u64, BTreeSet<String>), Unread> {
-    let mut pieces = index.open(file).await.map_err(Unread::DownloadError)?;
+) -> Result<(u64, BTreeSet<String>), FetchError> {
+    let mut pieces = index.open(file).await.map_err(FetchError::DownloadError)?;
     let kinds = ALGORITHMS.into_iter().filter(|kind| {
         let is_of_kind = |digest: &String| digest.split(':').next() == Some(*kind);
         file.digests.iter().chain(expected).any(is_of_kind)
@@ -183,7 +183,7 @@ async fn read(
         kinds.map(|kind| (kind, hasher(kind))).collect();
     let mut bytes = 0;
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(Unread::DownloadError)?;
+        let piece = piece.map_err(FetchError::DownloadError)?;
         for (_, hasher) in &mut hashers {
             hasher.update(&piece);
         }
@@ -195,18 +195,18 @@ async fn read(
     let found: BTreeSet<String> = hashers.into_iter().map(digest).collect();
     if !file.digests.is_subset(&found) {
         let expected = joined(&file.digests);
-        return Err(Unread::Wrong { found: joined(&found), expected });
+        return Err(FetchError::Wrong { found: joined(&found), expected });
     }
     if !expected.is_empty() && expected.is_disjoint(&found) {
         let expected = joined(expected);
-        return Err(Unread::Other { found: joined(&found), expected });
+        return Err(FetchError::Other { found: joined(&found), expected });
     }
     Ok((bytes, found))
 }
 
 /// Why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
-enum Unread {
+enum FetchError {
     #[error("{0}")]
     DownloadError(String),
     /// The bytes do not have the index's digest.

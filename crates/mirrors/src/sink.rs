@@ -4,14 +4,14 @@ use std::io;
 
 use sha2::digest::DynDigest;
 
-use super::disk::Writing;
+use super::disk::EntryWriter;
 
 /// Bytes that are written and read at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// An unfinished entry, and the digests of what was written to it.
 pub(super) struct Sink {
-    pub(super) writing: Writing,
+    pub(super) writing: EntryWriter,
     pub(super) sha256: record::Hasher,
     pub(super) extra: Option<Box<dyn DynDigest + Send>>,
 }

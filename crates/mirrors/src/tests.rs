@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use pypi::ProjectName;
 
-use super::disk::Head;
+use super::disk::EntryHead;
 use super::*;
 
 /// Mirrors whose cache has these entries of the mirror `team/pypi`.
@@ -41,13 +41,13 @@ fn mirrors(directory: &Path, entries: &[(&str, &[u8])]) -> (Arc<Mirrors>, Arc<Mi
     });
     let writing = open();
     for (name, content) in entries {
-        let head = Head {
+        let head = EntryHead {
             name: (*name).to_owned(),
             size_bytes: content.len() as u64,
             sha256: Digest::of(content).to_string(),
             confirmed_at: milliseconds(std::time::SystemTime::now()),
             is_verified: true,
-            ..Head::default()
+            ..EntryHead::default()
         };
         writing.disk.write(mirror.key(name), &head, content).expect("a disk");
     }
@@ -134,7 +134,7 @@ async fn a_page_that_was_not_kept_whole_is_asked_for_without_conditions() {
         ("list", b"foo\n", 0, true),
     ];
     for (name, content, form, has_conditions) in cases {
-        let head = Head {
+        let head = EntryHead {
             name: name.to_owned(),
             size_bytes: content.len() as u64,
             sha256: Digest::of(content).to_string(),
@@ -143,7 +143,7 @@ async fn a_page_that_was_not_kept_whole_is_asked_for_without_conditions() {
             last_modified: Some("Sat, 31 Jan 2026 12:00:00 GMT".to_owned()),
             serial: Some(7),
             form,
-            ..Head::default()
+            ..EntryHead::default()
         };
         mirrors.disk.write(mirror.key(name), &head, content).expect("a disk");
         let subject = Subject::named(name).expect("a subject");
@@ -284,7 +284,7 @@ async fn what_comes_from_a_primary_is_read_as_from_upstream() {
     let absent = mirrors.project(&mirror, &bar, false).await.expect("an answer").known;
     assert!(absent.page().is_none());
     let path = ["u.example".to_owned(), "foo-1.zip".to_owned()];
-    let place = pypi::upstream::Place::of_upstream(&path).expect("a place");
+    let place = pypi::upstream::MirrorPath::of_upstream(&path).expect("a place");
     for wrong in [b"contents".as_slice(), b"CONTENT"] {
         say((200, wrong));
         assert!(mirrors.file(&mirror, place, false).await.is_err());

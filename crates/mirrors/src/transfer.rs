@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! larder-mirror.json   what this is: the format's number, the mirror, its upstream
-//! list                 a line of JSON (`Said`), then the names of all projects
-//! pages/{project}      a line of JSON (`Said`), then the page as JSON (PEP 691) with absolute URLs
+//! list                 a line of JSON (`PageFacts`), then the names of all projects
+//! pages/{project}      a line of JSON (`PageFacts`), then the page as JSON (PEP 691) with absolute URLs
 //! files/{ab}/{sha256}  a file's bytes
 //! .larder-partial/     what an export writes at the moment; an import does not look there
 //! ```
@@ -28,8 +28,8 @@ use record::Digest;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::disk::{self, HEAD_BYTES, Head};
-use super::download::Order;
+use super::disk::{self, EntryHead, HEAD_BYTES};
+use super::download::DownloadOrder;
 use super::pages::Subject;
 use super::sink::{PIECE_BYTES, Sink};
 use super::{Mirror, Mirrors, milliseconds};
@@ -51,7 +51,7 @@ const SAID_BYTES_MAX: usize = 64 << 20;
 const PROBLEMS_MAX: usize = 100;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct About {
+struct ExportManifest {
     format: u32,
     /// The mirror, for people.
     mirror: String,
@@ -61,7 +61,7 @@ struct About {
 
 /// What upstream said of a page or a list besides its content.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Said {
+struct PageFacts {
     /// SHA-256 of the content.
     sha256: String,
     /// When upstream last said it, in milliseconds since 1970.
@@ -72,7 +72,7 @@ struct Said {
     last_modified: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<u64>,
-    /// [`Head::form`].
+    /// [`EntryHead::form`].
     #[serde(default)]
     form: u32,
     /// The files of the page that are there.
@@ -92,7 +92,7 @@ struct ExportedFile {
 
 /// The outcome of an export or import.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct TransferReport {
     /// Pages of projects, and the list of projects.
     pub pages: u64,
     /// Of these, pages that the target had already, as new or newer.
@@ -109,7 +109,7 @@ pub struct Carried {
     pub problem_count: u64,
 }
 
-impl Carried {
+impl TransferReport {
     fn leave_out(&mut self, what: impl std::fmt::Display, why: impl std::fmt::Display) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
@@ -128,11 +128,11 @@ pub fn export(
     mirror: &Mirror,
     to: &Path,
     step: &mut dyn FnMut(),
-) -> anyhow::Result<Carried> {
+) -> anyhow::Result<TransferReport> {
     let unwritable = || format!("`{}` cannot be written", to.display());
     fs::create_dir_all(to).with_context(unwritable)?;
     let _locked = locked(to)?;
-    let about = About {
+    let about = ExportManifest {
         format: FORMAT,
         mirror: mirror.stage.clone(),
         mirror_url: mirror.origin.url.to_string(),
@@ -159,7 +159,7 @@ pub fn export(
         }
     }
     clear_left_over(to).with_context(unwritable)?;
-    let mut carried = Carried::default();
+    let mut carried = TransferReport::default();
     for (key, head) in disk::heads(cache) {
         let subject =
             head.name.strip_prefix(&format!("{} ", mirror.stage)).and_then(Subject::named);
@@ -168,7 +168,7 @@ pub fn export(
         };
         // The entry may have been replaced or removed meanwhile.
         let Some((head, content)) = disk::content_at(cache, &key) else { continue };
-        let mut said = Said {
+        let mut said = PageFacts {
             sha256: head.sha256,
             confirmed_at: head.confirmed_at,
             etag: head.etag,
@@ -199,7 +199,7 @@ pub fn export(
                         }
                     }
                     carried.files += 1;
-                    let Head { sha256, size_bytes, confirmed_at: at, .. } = head;
+                    let EntryHead { sha256, size_bytes, confirmed_at: at, .. } = head;
                     said.kept.push(ExportedFile { link, sha256, size_bytes, at });
                 }
                 to.join(PAGES).join(name.as_str())
@@ -275,17 +275,20 @@ fn clear_partial(to: &Path) -> io::Result<()> {
 }
 
 /// The files of a page, and their metadata: their links in one spelling, and their orders.
-fn orders(mirror: &Mirror, page: &UpstreamPage) -> Vec<(String, Order)> {
+fn orders(mirror: &Mirror, page: &UpstreamPage) -> Vec<(String, DownloadOrder)> {
     let each = page.files.iter().flat_map(|file| [(file, false), (file, true)]);
     each.filter_map(|(file, is_metadata)| {
         let end = if is_metadata { ".metadata" } else { "" };
-        Some((format!("{}{end}", file.canonical_link()), Order::of(mirror, file, is_metadata)?))
+        Some((
+            format!("{}{end}", file.canonical_link()),
+            DownloadOrder::of(mirror, file, is_metadata)?,
+        ))
     })
     .collect()
 }
 
 /// Copies a file of the cache, if it is not there yet: the bytes that were copied; `None` if they are not the right ones.
-fn copied_out(file: &File, head: &Head, to: &Path) -> io::Result<Option<u64>> {
+fn copied_out(file: &File, head: &EntryHead, to: &Path) -> io::Result<Option<u64>> {
     let Ok(digest) = head.sha256.parse::<Digest>() else { return Ok(None) };
     let path = file_path(to, &digest);
     if fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() && it.len() == head.size_bytes) {
@@ -330,13 +333,13 @@ fn replace(to: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     Ok(())
 }
 
-fn read_about(directory: &Path) -> anyhow::Result<About> {
+fn read_about(directory: &Path) -> anyhow::Result<ExportManifest> {
     let path = directory.join(ABOUT);
     let expected = || {
         format!("`{}` is no export of a mirror: no `{ABOUT}` that can be read", directory.display())
     };
     let bytes = read_file(&path, ABOUT_BYTES_MAX).with_context(expected)?;
-    let about: About = serde_json::from_slice(&bytes).with_context(expected)?;
+    let about: ExportManifest = serde_json::from_slice(&bytes).with_context(expected)?;
     if about.format != FORMAT {
         bail!(
             "`{}` has the format {}; {FORMAT} was expected, of a version of Larder that knows it",
@@ -411,12 +414,12 @@ fn size_of(from: &Path) -> io::Result<u64> {
 }
 
 /// A page or the list: what upstream said of it, and its content.
-fn read_said(path: &Path, content_bytes_max: usize) -> io::Result<(Said, Vec<u8>)> {
+fn read_said(path: &Path, content_bytes_max: usize) -> io::Result<(PageFacts, Vec<u8>)> {
     let mut bytes = read_file(path, (SAID_BYTES_MAX + content_bytes_max) as u64)?;
     let line = bytes.iter().take(SAID_BYTES_MAX).position(|byte| *byte == b'\n');
     let line = line.ok_or_else(|| io::Error::other("its first line is too long"))?;
     let content = bytes.split_off(line + 1);
-    let said: Said = serde_json::from_slice(&bytes)?;
+    let said: PageFacts = serde_json::from_slice(&bytes)?;
     if content.len() > content_bytes_max {
         return Err(io::Error::other(format!(
             "it has {} bytes; at most {content_bytes_max} were expected",
@@ -444,7 +447,7 @@ impl Mirrors {
         mirror: &Mirror,
         from: &Path,
         step: &mut dyn FnMut(),
-    ) -> anyhow::Result<Carried> {
+    ) -> anyhow::Result<TransferReport> {
         let about = read_about(from)?;
         let unreadable = || format!("`{}` cannot be read", from.display());
         let (bytes, bytes_max) =
@@ -457,7 +460,7 @@ impl Mirrors {
         }
         // Another upstream's `ETag` and serial mean nothing to this one.
         let is_of_this_upstream = about.mirror_url == mirror.origin.url.as_str();
-        let mut carried = Carried::default();
+        let mut carried = TransferReport::default();
         if fs::symlink_metadata(from.join(LIST)).is_ok() {
             let taken = read_said(&from.join(LIST), Subject::List.bytes_max()).and_then(
                 |(said, content)| {
@@ -493,14 +496,14 @@ impl Mirrors {
         from: &Path,
         name: &str,
         is_of_this_upstream: bool,
-        carried: &mut Carried,
+        carried: &mut TransferReport,
     ) -> io::Result<bool> {
         let project = ProjectName::parse(name).map_err(io::Error::other)?;
         let subject = Subject::Project(project);
         let (said, content) = read_said(&from.join(PAGES).join(name), subject.bytes_max())?;
         let page = UpstreamPage::parse("application/json", &content, &mirror.origin.url);
         let page = page.map_err(io::Error::other)?;
-        let orders: HashMap<String, Order> = orders(mirror, &page).into_iter().collect();
+        let orders: HashMap<String, DownloadOrder> = orders(mirror, &page).into_iter().collect();
         for kept in &said.kept {
             let Some(order) = orders.get(&kept.link) else {
                 carried.leave_out(&kept.link, format_args!("the page of {name} has no such file"));
@@ -521,7 +524,7 @@ impl Mirrors {
     /// Takes in a file: the bytes that were copied, `None` if it was there.
     fn import_file(
         &self,
-        order: &Order,
+        order: &DownloadOrder,
         kept: &ExportedFile,
         from: &Path,
     ) -> io::Result<Option<u64>> {
@@ -590,7 +593,7 @@ impl Mirrors {
         &self,
         mirror: &Mirror,
         subject: &Subject,
-        said: Said,
+        said: PageFacts,
         content: &[u8],
         is_of_this_upstream: bool,
     ) -> io::Result<bool> {
@@ -604,7 +607,7 @@ impl Mirrors {
         }
         let short =
             |text: Option<String>| text.filter(|text| is_of_this_upstream && text.len() <= 500);
-        let head = Head {
+        let head = EntryHead {
             name: format!("{} {}", mirror.stage, subject.name()),
             size_bytes: content.len() as u64,
             sha256: Digest::of(content).to_string(),
@@ -613,14 +616,14 @@ impl Mirrors {
             last_modified: short(said.last_modified),
             serial: said.serial.filter(|_| is_of_this_upstream),
             form: said.form,
-            ..Head::default()
+            ..EntryHead::default()
         };
         self.disk.write(key, &head, content)?;
         Ok(false)
     }
 }
 
-impl Carried {
+impl TransferReport {
     fn count_page(&mut self, name: &str, taken: io::Result<bool>) {
         match taken {
             Ok(is_there) => {

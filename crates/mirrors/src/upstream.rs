@@ -21,7 +21,7 @@ use reqwest::{Client, Response, Url};
 use net::Egress;
 
 use super::blocking;
-use super::disk::{Disk, Writing};
+use super::disk::{Disk, EntryWriter};
 
 /// Timeout to connect, and timeout without a byte.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -299,13 +299,13 @@ impl Pace {
 /// A page or a list as it came.
 pub(super) struct PageBody {
     host: String,
-    bytes: Arrived,
+    bytes: ReceivedBody,
     is_gzip: bool,
 }
 
-enum Arrived {
+enum ReceivedBody {
     InMemory(Vec<u8>),
-    OnDisk(Writing),
+    OnDisk(EntryWriter),
 }
 
 /// The whole body of a page, of at most this many bytes.
@@ -339,17 +339,17 @@ pub(super) async fn read_body(
         }
     }
     let bytes = match on_disk {
-        None => Arrived::InMemory(body),
-        Some(writing) => Arrived::OnDisk(spooled(disk, Some(writing), body).await?),
+        None => ReceivedBody::InMemory(body),
+        Some(writing) => ReceivedBody::OnDisk(spooled(disk, Some(writing), body).await?),
     };
     Ok(PageBody { host, bytes, is_gzip })
 }
 
 async fn spooled(
     disk: &Arc<Disk>,
-    writing: Option<Writing>,
+    writing: Option<EntryWriter>,
     bytes: Vec<u8>,
-) -> Result<Writing, UpstreamError> {
+) -> Result<EntryWriter, UpstreamError> {
     let disk = disk.clone();
     blocking(move || {
         let mut writing = writing.map_or_else(|| disk.begin(0), Ok)?;
@@ -364,7 +364,7 @@ fn too_large(host: &str, bytes_max: usize) -> UpstreamError {
 }
 
 /// Reads at most so many bytes of a page, and notes why reading failed.
-struct Bounded<'page> {
+struct BoundedReader<'page> {
     source: &'page mut dyn Read,
     left: usize,
     failure: Option<Failure>,
@@ -375,7 +375,7 @@ enum Failure {
     Damaged(io::Error),
 }
 
-impl Read for Bounded<'_> {
+impl Read for BoundedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let failure = match self.source.read(buffer) {
             Ok(bytes) if bytes <= self.left => {
@@ -394,7 +394,7 @@ impl Read for Bounded<'_> {
 impl PageBody {
     /// Whether it is small even when inflated, which is found out by inflating it. Blocks.
     pub(super) fn is_small(&self) -> bool {
-        let Arrived::InMemory(bytes) = &self.bytes else { return false };
+        let ReceivedBody::InMemory(bytes) = &self.bytes else { return false };
         let bytes_max = SMALL_PAGE_BYTES_MAX as u64;
         let mut inflated = MultiGzDecoder::new(bytes.as_slice()).take(bytes_max + 1);
         let mut length = || std::io::copy(&mut inflated, &mut std::io::sink());
@@ -416,11 +416,11 @@ impl PageBody {
             |error| UpstreamError::new(format!("{host}: the page cannot be inflated: {error}"));
         let (mut in_memory, mut on_disk);
         let source: &mut dyn Read = match &bytes {
-            Arrived::InMemory(bytes) => {
+            ReceivedBody::InMemory(bytes) => {
                 in_memory = bytes.as_slice();
                 &mut in_memory
             }
-            Arrived::OnDisk(writing) => {
+            ReceivedBody::OnDisk(writing) => {
                 on_disk = writing.content().map_err(damaged)?;
                 &mut on_disk
             }
@@ -432,7 +432,7 @@ impl PageBody {
         } else {
             source
         };
-        let mut bounded = Bounded { source, left: bytes_max, failure: None };
+        let mut bounded = BoundedReader { source, left: bytes_max, failure: None };
         let parsed = parse(&mut bounded);
         match (bounded.failure, parsed) {
             (Some(Failure::TooLarge), _) => Err(too_large(&host, bytes_max)),
@@ -485,7 +485,7 @@ mod tests {
         use std::io::Write as _;
         let page = |bytes: Vec<u8>, is_gzip| PageBody {
             host: "index.example".to_owned(),
-            bytes: Arrived::InMemory(bytes),
+            bytes: ReceivedBody::InMemory(bytes),
             is_gzip,
         };
         let gzip = |length: usize| {

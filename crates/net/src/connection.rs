@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::front::{Door, Front, NO_ROOM, RETRY_SECONDS, url_too_long};
 use super::progress::Progress;
-use super::room::{self, NoRoom, Share};
+use super::room::{self, ConnectionRoom, NoRoom};
 use super::server::{Admission, Server};
 use super::socket::{Layer, Stream};
 use super::wire::{Parking, Version, Wire};
@@ -31,7 +31,7 @@ const ROOM_INTERVAL: Duration = Duration::from_millis(25);
 const TLS_UNSENT_BYTES_MAX: usize = 16 << 10;
 
 /// How a connection's work ended.
-enum End {
+enum ConnectionEnd {
     /// Nothing more to say.
     Done,
     /// hyper has said no to something that may still be arriving.
@@ -52,20 +52,23 @@ impl Server {
         peer: Peer,
         progress: &Progress,
         result: &Result<(), hyper::Error>,
-    ) -> End {
+    ) -> ConnectionEnd {
         let end = if progress.is_url_too_long.load(Relaxed) {
-            End::UrlTooLong
+            ConnectionEnd::UrlTooLong
         } else if progress.is_out_of_room.load(Relaxed) {
-            End::NoRoom
+            ConnectionEnd::NoRoom
         } else if let Some(status) = progress.refusal() {
             let reason = result.as_ref().err().map_or_else(String::new, ToString::to_string);
-            End::Malformed(StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
+            ConnectionEnd::Malformed(
+                StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST),
+                reason,
+            )
         } else if result.as_ref().is_err_and(hyper::Error::is_parse)
             || (progress.left_body_unread.load(Relaxed) && !progress.is_http2())
         {
-            End::Refused
+            ConnectionEnd::Refused
         } else {
-            End::Done
+            ConnectionEnd::Done
         };
         if let Err(error) = result {
             if is_flood(error) {
@@ -73,7 +76,7 @@ impl Server {
             }
             tracing::debug!(client = %peer.address, %error, "a connection ended early");
         }
-        progress.keeps_wire.store(!matches!(end, End::Done), Relaxed);
+        progress.keeps_wire.store(!matches!(end, ConnectionEnd::Done), Relaxed);
         end
     }
 }
@@ -90,7 +93,7 @@ fn is_flood(error: &hyper::Error) -> bool {
 /// # Errors
 /// There was none for [`ROOM_PATIENCE`].
 async fn take_room(
-    share: &Share,
+    share: &ConnectionRoom,
     progress: &Progress,
     takes: impl Fn() -> Result<(), NoRoom>,
 ) -> Result<(), NoRoom> {
@@ -106,13 +109,13 @@ async fn take_room(
 }
 
 /// Says why hyper gave the connection up, where there is something to say.
-async fn take_leave(layer: Layer, end: End, is_head: bool, limits: &Limits) {
+async fn take_leave(layer: Layer, end: ConnectionEnd, is_head: bool, limits: &Limits) {
     let (status, text) = match end {
-        End::Done => return,
-        End::Refused => return layer.take_leave(b"").await,
-        End::UrlTooLong => (StatusCode::URI_TOO_LONG, url_too_long(limits.url_bytes_max)),
-        End::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()),
-        End::Malformed(status, reason) => {
+        ConnectionEnd::Done => return,
+        ConnectionEnd::Refused => return layer.take_leave(b"").await,
+        ConnectionEnd::UrlTooLong => (StatusCode::URI_TOO_LONG, url_too_long(limits.url_bytes_max)),
+        ConnectionEnd::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, NO_ROOM.to_owned()),
+        ConnectionEnd::Malformed(status, reason) => {
             let text = match status {
                 StatusCode::URI_TOO_LONG => url_too_long(limits.url_bytes_max),
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
@@ -195,7 +198,7 @@ pub(super) async fn run(
                 return;
             }
             let Some(layer) = wire.into_layer() else { return };
-            break (End::NoRoom, Some(layer));
+            break (ConnectionEnd::NoRoom, Some(layer));
         }
         let end = if wire.is_http2() {
             let io = TokioIo::new(wire);

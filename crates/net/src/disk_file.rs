@@ -3,7 +3,7 @@
 //!
 //! A handler adds a [`FileRange`] to a response beside the body that reads the same bytes. Over plain HTTP/1.1 on TCP,
 //! [`FileBody`] takes the body's place: it waits until the next piece of the file is in the system's cache, queues a
-//! [`Piece`], and gives hyper as many bytes of [`STAND_IN`]. The wire knows these bytes by their address and sends the
+//! [`FilePart`], and gives hyper as many bytes of [`STAND_IN`]. The wire knows these bytes by their address and sends the
 //! piece instead; any other bytes while a piece is queued are an error that closes the connection, so that a stand-in
 //! never reaches a client. Over TLS, HTTP/2, Unix sockets and on other systems than Linux the body itself is sent.
 
@@ -83,7 +83,7 @@ impl FileBody {
     pub(super) fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<(Piece, Bytes)>>> {
+    ) -> Poll<Option<io::Result<(FilePart, Bytes)>>> {
         let bytes = self.bytes_left().min(PIECE_BYTES as u64) as usize;
         if bytes == 0 {
             return Poll::Ready(None);
@@ -102,7 +102,7 @@ impl FileBody {
             }
         }
         self.rest.range.start += bytes as u64;
-        let piece = Piece { file: self.rest.file.clone(), at, bytes, sent: 0 };
+        let piece = FilePart { file: self.rest.file.clone(), at, bytes, sent: 0 };
         Poll::Ready(Some(Ok((piece, STAND_IN.slice(..bytes)))))
     }
 
@@ -116,14 +116,14 @@ impl FileBody {
 }
 
 /// A part of a file that the wire sends in place of a stand-in that hyper writes.
-pub(super) struct Piece {
+pub(super) struct FilePart {
     file: Arc<dyn AsFd + Send + Sync>,
     at: u64,
     bytes: usize,
     sent: usize,
 }
 
-impl fmt::Debug for Piece {
+impl fmt::Debug for FilePart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { at, bytes, sent, .. } = self;
         formatter
@@ -135,7 +135,7 @@ impl fmt::Debug for Piece {
     }
 }
 
-impl Piece {
+impl FilePart {
     /// Writes `slices` up to the end of the piece's stand-in, or a part of them; returns how many bytes.
     pub(super) fn poll_write(
         &mut self,
@@ -153,7 +153,7 @@ impl Piece {
                 Err(error) if sendfile::is_refusal(&error) => {
                     sendfile::note_refusal(&error);
                     let of_file = ready!(poll_copy(stream, cx, file, at, bytes))?;
-                    sendfile::Sent { before: 0, of_file }
+                    sendfile::SentBytes { before: 0, of_file }
                 }
                 written => written?,
             };
@@ -251,7 +251,10 @@ mod tests {
         (client.expect("a connection"), listener.accept().await.expect("a connection").0)
     }
 
-    async fn only_piece(file: Arc<std::fs::File>, range: Range<u64>) -> io::Result<(Piece, Bytes)> {
+    async fn only_piece(
+        file: Arc<std::fs::File>,
+        range: Range<u64>,
+    ) -> io::Result<(FilePart, Bytes)> {
         let mut body = FileBody::new(FileRange::new(file, range));
         poll_fn(|cx| body.poll_piece(cx)).await.expect("a piece")
     }

@@ -13,9 +13,9 @@ use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 
 use super::disk_file::{FileBody, FileRange};
-use super::pieces::{Pieces, Reading, keep};
-use super::progress::{Counted, Handling, Progress, Responding, Waits};
-use super::room::{Held, NoRoom, Share};
+use super::pieces::{PieceReader, Pieces, keep};
+use super::progress::{CountGuard, HandlerGuard, Progress, Responding, WaitFlag};
+use super::room::{ConnectionRoom, HeldMemory, NoRoom};
 use super::{Peer, host, sendfile};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
@@ -79,7 +79,7 @@ pub(super) struct Front {
     pub(super) door: Arc<dyn Door>,
     pub(super) peer: Peer,
     pub(super) progress: Arc<Progress>,
-    pub(super) share: Arc<Share>,
+    pub(super) share: Arc<ConnectionRoom>,
     pub(super) url_bytes_max: usize,
 }
 
@@ -92,7 +92,7 @@ impl Front {
     }
 
     /// Takes room for a request that is not over at once: one with a body, and any over HTTP/2, where many are open.
-    fn hold(&self, request: &Request<Incoming>) -> Result<Option<Held>, NoRoom> {
+    fn hold(&self, request: &Request<Incoming>) -> Result<Option<HeldMemory>, NoRoom> {
         let has_body = !request.body().is_end_stream();
         let bytes = if request.version() == Version::HTTP_2 {
             let headers = request.headers();
@@ -109,14 +109,14 @@ impl Front {
     }
 
     /// An answer that is there.
-    fn ready(&self, made: Made, held: Option<Held>) -> Answer {
+    fn ready(&self, made: BuiltResponse, held: Option<HeldMemory>) -> Answer {
         let responding = Responding::new(&self.progress);
         Answer(Source::Ready(Some(made.outgoing(held, responding))))
     }
 
     /// Refuses a request before its path is looked at.
-    fn refused(&self, status: StatusCode, text: String, held: Option<Held>) -> Answer {
-        self.ready(Made::shared(at_once(status, text)), held)
+    fn refused(&self, status: StatusCode, text: String, held: Option<HeldMemory>) -> Answer {
+        self.ready(BuiltResponse::shared(at_once(status, text)), held)
     }
 }
 
@@ -131,7 +131,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Ok(held) => held,
             Err(NoRoom) => {
                 self.leave_body_unread(request.body());
-                return self.ready(Made::shared(no_room(&self.progress)), None);
+                return self.ready(BuiltResponse::shared(no_room(&self.progress)), None);
             }
         };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
@@ -157,18 +157,18 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             // A proxy in front of this server may see the end of such a body elsewhere (RFC 9112, 6.1).
             let close = header::HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
-            return self.ready(Made::shared(response), held);
+            return self.ready(BuiltResponse::shared(response), held);
         } else {
             Some(Body::new(Inbound {
                 body,
                 open: Some(self.progress.open_body()),
                 progress: self.progress.clone(),
-                waits: Waits::for_client(),
+                waits: WaitFlag::for_client(),
                 has_ended: false,
             }))
         };
         match self.door.answer(head, body, &self.peer) {
-            Answered::Finished(response) => self.ready(Made::shared(response), held),
+            Answered::Finished(response) => self.ready(BuiltResponse::shared(response), held),
             // Counted at once: over HTTP/2 many are made before the first one is taken.
             Answered::Now(response) => {
                 let mut context = Context::from_waker(Waker::noop());
@@ -177,9 +177,9 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             Answered::Later(making) => {
                 let bytes = if self.progress.is_http2() { HANDLER_BYTES } else { 0 };
                 let Ok(at_work) = self.share.hold(bytes) else {
-                    return self.ready(Made::shared(no_room(&self.progress)), held);
+                    return self.ready(BuiltResponse::shared(no_room(&self.progress)), held);
                 };
-                let (handling, at_work) = (Some(Handling::new(&self.progress)), Some(at_work));
+                let (handling, at_work) = (Some(HandlerGuard::new(&self.progress)), Some(at_work));
                 Answer(Source::Later { making, handling, at_work, held })
             }
         }
@@ -236,31 +236,31 @@ enum Source {
     Later {
         making: Pin<Box<dyn Future<Output = Response<Body>> + Send>>,
         /// Present until the response is there.
-        handling: Option<Handling>,
+        handling: Option<HandlerGuard>,
         /// The memory of the handler, until then.
-        at_work: Option<Held>,
+        at_work: Option<HeldMemory>,
         /// The memory of the request, unless it is over at once.
-        held: Option<Held>,
+        held: Option<HeldMemory>,
     },
     Ready(Option<Response<Outgoing>>),
 }
 
 /// A response.
-struct Made {
+struct BuiltResponse {
     response: Response<Body>,
     /// The first part of its body, if that was looked at.
     first: Bytes,
 }
 
-impl Made {
+impl BuiltResponse {
     /// A response that is not counted: it is small, its memory is shared, or it is read in pieces.
     fn shared(response: Response<Body>) -> Self {
         Self { response, first: Bytes::new() }
     }
 
     /// The response as it is sent, with what its request holds.
-    fn outgoing(self, held: Option<Held>, responding: Responding) -> Response<Outgoing> {
-        let Made { mut response, first: rest } = self;
+    fn outgoing(self, held: Option<HeldMemory>, responding: Responding) -> Response<Outgoing> {
+        let BuiltResponse { mut response, first: rest } = self;
         let progress = responding.progress();
         let file = FileRange::of(&mut response);
         let file = file.filter(|_| rest.is_empty() && progress.sends_files());
@@ -272,13 +272,13 @@ impl Made {
             && let Some(share) = progress.share.get()
         {
             let stream_bytes = if progress.is_http2() { STREAM_BYTES } else { 0 };
-            match Reading::begin(pieces, stream_bytes, share) {
+            match PieceReader::begin(pieces, stream_bytes, share) {
                 Ok(begun) => reading = Some(Box::new(begun)),
                 Err(NoRoom) => response = no_room(progress),
             }
         }
         // The library may keep the end of an answer, and its stream, when the body is gone.
-        let held = if progress.is_http2() { held.map(Held::until_written) } else { held };
+        let held = if progress.is_http2() { held.map(HeldMemory::until_written) } else { held };
         response.map(|body| Outgoing { body, file, reading, rest, held, responding })
     }
 }
@@ -303,28 +303,32 @@ impl Future for Answer {
 
 /// Takes room for an answer that was made for one request, until its reader has taken it. Answers that share their memory are
 /// not counted.
-fn counted(mut response: Response<Body>, progress: &Arc<Progress>, cx: &mut Context<'_>) -> Made {
+fn counted(
+    mut response: Response<Body>,
+    progress: &Arc<Progress>,
+    cx: &mut Context<'_>,
+) -> BuiltResponse {
     let bytes_min =
         if progress.is_http2() { OWN_HTTP2_ANSWER_BYTES_MIN } else { OWN_ANSWER_BYTES_MIN };
     let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > bytes_min);
     let Some(share) = progress.share.get().filter(|_| is_large) else {
-        return Made::shared(response);
+        return BuiltResponse::shared(response);
     };
     let first = match Pin::new(response.body_mut()).poll_frame(cx) {
         Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
         Poll::Ready(Some(Err(error))) => {
             tracing::error!(%error, "the body of a response failed before its first byte");
             let text = "the answer could not be made\n".to_owned();
-            return Made::shared(at_once(StatusCode::INTERNAL_SERVER_ERROR, text));
+            return BuiltResponse::shared(at_once(StatusCode::INTERNAL_SERVER_ERROR, text));
         }
         Poll::Ready(None) | Poll::Pending => Bytes::new(),
     };
     if !first.is_unique() && response.extensions().get::<MadeForOne>().is_none() {
-        return Made { response, first };
+        return BuiltResponse { response, first };
     }
     match share.hold_answer(first.len()) {
-        Ok(held) => Made { response, first: keep(first, held) },
-        Err(NoRoom) => Made::shared(no_room(progress)),
+        Ok(held) => BuiltResponse { response, first: keep(first, held) },
+        Err(NoRoom) => BuiltResponse::shared(no_room(progress)),
     }
 }
 
@@ -332,9 +336,9 @@ fn counted(mut response: Response<Body>, progress: &Arc<Progress>, cx: &mut Cont
 struct Inbound {
     body: Incoming,
     /// Present until the end of the body.
-    open: Option<Counted>,
+    open: Option<CountGuard>,
     progress: Arc<Progress>,
-    waits: Waits,
+    waits: WaitFlag,
     has_ended: bool,
 }
 
@@ -385,11 +389,11 @@ pub(super) struct Outgoing {
     /// Sent rather than the body, which has the same bytes.
     file: Option<Box<FileBody>>,
     /// Present if the body is read in pieces.
-    reading: Option<Box<Reading>>,
+    reading: Option<Box<PieceReader>>,
     /// The rest of a frame that is sent in pieces.
     rest: Bytes,
     /// The memory of the request; over HTTP/2 it goes along with the last bytes.
-    held: Option<Held>,
+    held: Option<HeldMemory>,
     responding: Responding,
 }
 

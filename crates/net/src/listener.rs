@@ -25,7 +25,7 @@ const BACKLOG: i32 = 4096;
 /// A socket that listens.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Listening,
+    socket: BoundSocket,
     address: ListenAddress,
     /// The socket file, removed when the listener is dropped.
     file: Option<SocketFile>,
@@ -33,7 +33,7 @@ pub struct Listener {
 }
 
 #[derive(Debug)]
-enum Listening {
+enum BoundSocket {
     Tcp(StdTcpListener),
     Unix(StdUnixListener),
 }
@@ -66,8 +66,8 @@ impl Listener {
 
     fn duplicate(&self) -> io::Result<Self> {
         let socket = match &self.socket {
-            Listening::Tcp(socket) => Listening::Tcp(socket.try_clone()?),
-            Listening::Unix(socket) => Listening::Unix(socket.try_clone()?),
+            BoundSocket::Tcp(socket) => BoundSocket::Tcp(socket.try_clone()?),
+            BoundSocket::Unix(socket) => BoundSocket::Unix(socket.try_clone()?),
         };
         let (address, is_handed_over) = (self.address.clone(), self.is_handed_over);
         Ok(Self { socket, address, file: None, is_handed_over })
@@ -76,7 +76,7 @@ impl Listener {
     fn tcp(socket: StdTcpListener, is_handed_over: bool) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let address = ListenAddress::Tcp(socket.local_addr()?);
-        Ok(Self { socket: Listening::Tcp(socket), address, file: None, is_handed_over })
+        Ok(Self { socket: BoundSocket::Tcp(socket), address, file: None, is_handed_over })
     }
 
     fn unix(socket: StdUnixListener, file: Option<SocketFile>) -> io::Result<Self> {
@@ -84,7 +84,7 @@ impl Listener {
         let path = socket.local_addr()?.as_pathname().unwrap_or(Path::new("unnamed")).to_owned();
         let is_handed_over = file.is_none();
         Ok(Self {
-            socket: Listening::Unix(socket),
+            socket: BoundSocket::Unix(socket),
             address: ListenAddress::Unix(path),
             file,
             is_handed_over,
@@ -300,24 +300,24 @@ pub fn sockets_from_systemd() -> io::Result<Vec<Listener>> {
 
 /// A listener that the runtime waits on.
 #[derive(Debug)]
-pub(super) struct Accepting {
-    socket: Waiting,
+pub(super) struct Acceptor {
+    socket: AsyncSocket,
     is_handed_over: bool,
     _file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum AsyncSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
-impl Accepting {
+impl Acceptor {
     /// Hands `listener` to the runtime.
     pub(super) fn new(listener: Listener) -> io::Result<Self> {
         let socket = match listener.socket {
-            Listening::Tcp(socket) => Waiting::Tcp(TcpListener::from_std(socket)?),
-            Listening::Unix(socket) => Waiting::Unix(UnixListener::from_std(socket)?),
+            BoundSocket::Tcp(socket) => AsyncSocket::Tcp(TcpListener::from_std(socket)?),
+            BoundSocket::Unix(socket) => AsyncSocket::Unix(UnixListener::from_std(socket)?),
         };
         Ok(Self { socket, is_handed_over: listener.is_handed_over, _file: listener.file })
     }
@@ -328,9 +328,9 @@ impl Accepting {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<(Stream, ClientAddress)>> {
         Poll::Ready(match &self.socket {
-            Waiting::Tcp(socket) => ready!(socket.poll_accept(cx))
+            AsyncSocket::Tcp(socket) => ready!(socket.poll_accept(cx))
                 .map(|(stream, address)| accepted_tcp(stream, address)),
-            Waiting::Unix(socket) => ready!(socket.poll_accept(cx))
+            AsyncSocket::Unix(socket) => ready!(socket.poll_accept(cx))
                 .map(|(stream, _)| (Stream::Unix(stream), ClientAddress::Unix)),
         })
     }
@@ -345,7 +345,7 @@ impl Accepting {
         }
         // The runtime knows only of connections that it was notified of; the socket knows all.
         match self.socket {
-            Waiting::Tcp(socket) => {
+            AsyncSocket::Tcp(socket) => {
                 let Ok(socket) = socket.into_std() else { return queued };
                 while let Ok((stream, address)) = socket.accept() {
                     let stream =
@@ -353,7 +353,7 @@ impl Accepting {
                     queued.extend(stream.map(|stream| accepted_tcp(stream, address)));
                 }
             }
-            Waiting::Unix(socket) => {
+            AsyncSocket::Unix(socket) => {
                 let Ok(socket) = socket.into_std() else { return queued };
                 while let Ok((stream, _)) = socket.accept() {
                     let stream =

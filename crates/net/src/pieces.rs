@@ -1,6 +1,6 @@
 //! Bodies that are read while they are sent, in pieces for which there is memory.
 //!
-//! A handler adds [`Pieces`] to a response whose body reads a file or asks another machine. Before each piece, [`Reading`]
+//! A handler adds [`Pieces`] to a response whose body reads a file or asks another machine. Before each piece, [`PieceReader`]
 //! takes room for it, and says how large it may be. The first one is small, because hyper asks for it whether or not the
 //! client takes anything; each further one is larger, unless memory is short. Bytes are kept with their room ([`keep`]), so
 //! they count until the last of them is dropped, wherever the HTTP library has them.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep};
 
-use super::room::{Held, NoRoom, Share};
+use super::room::{ConnectionRoom, HeldMemory, NoRoom};
 
 /// The largest piece, the first one, and the smallest.
 const PIECE_BYTES_MAX: usize = 256 << 10;
@@ -47,20 +47,20 @@ impl Pieces {
 
 /// The room of a body that is read in pieces.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct PieceReader {
     pieces: Pieces,
-    share: Arc<Share>,
+    share: Arc<ConnectionRoom>,
     /// How large the next piece may be if there is room.
     wanted_bytes: usize,
     /// What the library keeps with each piece.
     more_bytes: usize,
     /// Room for the piece that is being read.
-    held: Option<Held>,
-    _beside: Held,
+    held: Option<HeldMemory>,
+    _beside: HeldMemory,
     waits: Option<(Pin<Box<Sleep>>, Instant)>,
 }
 
-impl Reading {
+impl PieceReader {
     /// Takes room for what the body keeps, and for its first piece. The library keeps `more_bytes` with each piece.
     ///
     /// # Errors
@@ -68,9 +68,9 @@ impl Reading {
     pub(super) fn begin(
         pieces: Pieces,
         more_bytes: usize,
-        share: &Arc<Share>,
-    ) -> Result<Reading, NoRoom> {
-        let mut this = Reading {
+        share: &Arc<ConnectionRoom>,
+    ) -> Result<PieceReader, NoRoom> {
+        let mut this = PieceReader {
             _beside: share.hold_answer(pieces.beside_bytes)?,
             pieces,
             share: share.clone(),
@@ -135,12 +135,12 @@ impl Reading {
 }
 
 /// Bytes, and what is to be dropped with the last of them.
-struct Kept<T> {
+struct OwnedBytes<T> {
     bytes: Bytes,
     _with: T,
 }
 
-impl<T> AsRef<[u8]> for Kept<T> {
+impl<T> AsRef<[u8]> for OwnedBytes<T> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -148,5 +148,5 @@ impl<T> AsRef<[u8]> for Kept<T> {
 
 /// The same bytes, at the same place; `with` is dropped with the last of them.
 pub(super) fn keep(bytes: Bytes, with: impl Send + 'static) -> Bytes {
-    Bytes::from_owner(Kept { bytes, _with: with })
+    Bytes::from_owner(OwnedBytes { bytes, _with: with })
 }

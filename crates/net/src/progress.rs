@@ -11,8 +11,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-use super::disk_file::Piece;
-use super::room::Share;
+use super::disk_file::FilePart;
+use super::room::ConnectionRoom;
 
 /// The progress of one connection. Its tasks write it, the sweep reads it; no field depends on another.
 #[derive(Debug, Default)]
@@ -66,10 +66,10 @@ pub(super) struct Progress {
     pub(super) is_done: AtomicBool,
     closes: AtomicBool,
     /// The connection's share of the process's memory; set once, when it begins.
-    pub(super) share: OnceLock<Arc<Share>>,
+    pub(super) share: OnceLock<Arc<ConnectionRoom>>,
     waker: OnceLock<Waker>,
     /// Pieces of files whose stand-ins hyper has, in their order. Only the connection's own task uses it.
-    pieces: Mutex<VecDeque<Piece>>,
+    pieces: Mutex<VecDeque<FilePart>>,
     has_pieces: AtomicBool,
 }
 
@@ -93,13 +93,13 @@ impl Progress {
     }
 
     /// A request has a body, which is open until the answer is dropped.
-    pub(super) fn open_body(self: &Arc<Self>) -> Counted {
-        Counted::new(self.clone(), |progress| &progress.bodies_open)
+    pub(super) fn open_body(self: &Arc<Self>) -> CountGuard {
+        CountGuard::new(self.clone(), |progress| &progress.bodies_open)
     }
 
     /// A request over HTTP/2 is refused for lack of memory, until the client has taken that.
-    pub(super) fn open_refusal(self: &Arc<Self>) -> Counted {
-        Counted::new(self.clone(), |progress| &progress.refusals_unread)
+    pub(super) fn open_refusal(self: &Arc<Self>) -> CountGuard {
+        CountGuard::new(self.clone(), |progress| &progress.refusals_unread)
     }
 
     /// Refusals for lack of memory that the client has not taken, over HTTP/2.
@@ -181,7 +181,7 @@ impl Progress {
     }
 
     /// hyper is about to get this piece's stand-in.
-    pub(super) fn queue_piece(&self, piece: Piece) {
+    pub(super) fn queue_piece(&self, piece: FilePart) {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner).push_back(piece);
         self.has_pieces.store(true, Relaxed);
     }
@@ -194,7 +194,7 @@ impl Progress {
     /// Lets `write` send from the first of the pieces.
     pub(super) fn write_piece(
         &self,
-        write: impl FnOnce(&mut Piece) -> Poll<io::Result<usize>>,
+        write: impl FnOnce(&mut FilePart) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(piece) = pieces.front_mut() else { return Poll::Ready(Ok(0)) };
@@ -243,19 +243,19 @@ impl Progress {
 
 /// A count in [`Progress`] that goes down again by itself.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountGuard {
     progress: Arc<Progress>,
     count: fn(&Progress) -> &AtomicU32,
 }
 
-impl Counted {
+impl CountGuard {
     fn new(progress: Arc<Progress>, count: fn(&Progress) -> &AtomicU32) -> Self {
         count(&progress).fetch_add(1, Relaxed);
         Self { progress, count }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.count)(&self.progress).fetch_sub(1, Relaxed);
     }
@@ -263,11 +263,11 @@ impl Drop for Counted {
 
 /// A handler at work.
 #[derive(Debug)]
-pub(super) struct Handling(Counted);
+pub(super) struct HandlerGuard(CountGuard);
 
-impl Handling {
+impl HandlerGuard {
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
-        Self(Counted::new(progress.clone(), |progress| &progress.handlers))
+        Self(CountGuard::new(progress.clone(), |progress| &progress.handlers))
     }
 
     /// The handler has returned a response.
@@ -279,16 +279,16 @@ impl Handling {
 /// A response on its way.
 #[derive(Debug)]
 pub(super) struct Responding {
-    waits: Waits,
-    counted: Counted,
+    waits: WaitFlag,
+    counted: CountGuard,
 }
 
 impl Responding {
     /// Counts from now on.
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
         Self {
-            waits: Waits::new(|progress| &progress.responses_not_ready),
-            counted: Counted::new(progress.clone(), |progress| &progress.responses),
+            waits: WaitFlag::new(|progress| &progress.responses_not_ready),
+            counted: CountGuard::new(progress.clone(), |progress| &progress.responses),
         }
     }
 
@@ -312,12 +312,12 @@ impl Drop for Responding {
 
 /// A flag of one body that is counted in [`Progress`] while it is up.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(super) struct WaitFlag {
     is_up: bool,
     count: fn(&Progress) -> &AtomicU32,
 }
 
-impl Waits {
+impl WaitFlag {
     fn new(count: fn(&Progress) -> &AtomicU32) -> Self {
         Self { is_up: false, count }
     }

@@ -15,7 +15,7 @@ const METHOD_BYTES_MAX: u8 = 32;
 
 /// What to do with the bytes that were read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum LineOutcome {
     /// Nothing.
     AsTheyAre,
     /// Give hyper these bytes instead.
@@ -32,7 +32,7 @@ pub(super) struct RequestLine {
     bytes_max: usize,
     /// The end of the line has not come.
     is_open: bool,
-    at: At,
+    at: LinePosition,
     /// No byte of a head has come since the last body.
     is_before_head: bool,
     /// The method is HEAD; not reliable if the line came in parts.
@@ -41,7 +41,7 @@ pub(super) struct RequestLine {
 
 /// Where in the line the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum LinePosition {
     /// In the method, after this many bytes of it.
     Method(u8),
     /// Behind the space after the method.
@@ -58,7 +58,7 @@ impl RequestLine {
             bytes: 0,
             bytes_max: url_bytes_max + LINE_BYTES_BESIDE_URL,
             is_open: true,
-            at: At::Method(0),
+            at: LinePosition::Method(0),
             is_before_head: true,
             is_head: false,
         }
@@ -75,69 +75,74 @@ impl RequestLine {
     }
 
     /// Takes note of bytes of a head, the first ones or further ones.
-    pub(super) fn take(&mut self, read: &[u8], is_first: bool) -> Taken {
+    pub(super) fn take(&mut self, read: &[u8], is_first: bool) -> LineOutcome {
         if is_first || self.is_before_head {
-            let begun =
-                Self { bytes: 0, is_open: true, at: At::Method(0), is_before_head: false, ..*self };
+            let begun = Self {
+                bytes: 0,
+                is_open: true,
+                at: LinePosition::Method(0),
+                is_before_head: false,
+                ..*self
+            };
             *self = begun;
         }
         if !self.is_open {
-            return Taken::AsTheyAre;
+            return LineOutcome::AsTheyAre;
         }
         let end = memchr(b'\n', read);
         let line = &read[..end.unwrap_or(read.len())];
         // Fast path of nearly all requests: a whole line with nothing to mend. A blank line may come before the request.
         if end.is_some() && line.len() > 1 && !has_refused_byte(line) {
             self.is_open = false;
-            return Taken::AsTheyAre;
+            return LineOutcome::AsTheyAre;
         }
-        if self.at == At::Method(0) {
+        if self.at == LinePosition::Method(0) {
             self.is_head = read.trim_ascii_start().starts_with(b"HEAD ");
         }
         self.walk(read)
     }
 
     /// Looks at each byte: for a line that came in parts, or has to be mended.
-    fn walk(&mut self, read: &[u8]) -> Taken {
+    fn walk(&mut self, read: &[u8]) -> LineOutcome {
         let mut mended = Vec::new();
         // How much of `read` is in `mended`.
         let mut copied = 0;
         for (index, &byte) in read.iter().enumerate() {
             self.at = match (self.at, byte) {
                 // hyper passes over blank lines before a request.
-                (At::Method(0), b'\r' | b'\n') => At::Method(0),
+                (LinePosition::Method(0), b'\r' | b'\n') => LinePosition::Method(0),
                 (_, b'\n') => {
                     self.is_open = false;
                     break;
                 }
-                (At::Method(0), b' ') => At::Rest,
-                (At::Method(_), b' ') => At::TargetStart,
-                (At::Method(length), b'!'..=b'~') if length < METHOD_BYTES_MAX => {
-                    At::Method(length + 1)
+                (LinePosition::Method(0), b' ') => LinePosition::Rest,
+                (LinePosition::Method(_), b' ') => LinePosition::TargetStart,
+                (LinePosition::Method(length), b'!'..=b'~') if length < METHOD_BYTES_MAX => {
+                    LinePosition::Method(length + 1)
                 }
-                (At::Method(_), _) => At::Rest,
-                (At::TargetStart, b'/' | b'h' | b'H') => At::Target,
-                (At::TargetStart, _) | (At::Target, b' ') => At::Rest,
-                (At::Target, byte) if is_refused(byte) => {
+                (LinePosition::Method(_), _) => LinePosition::Rest,
+                (LinePosition::TargetStart, b'/' | b'h' | b'H') => LinePosition::Target,
+                (LinePosition::TargetStart, _) | (LinePosition::Target, b' ') => LinePosition::Rest,
+                (LinePosition::Target, byte) if is_refused(byte) => {
                     mended.extend_from_slice(&read[copied..index]);
                     mended
                         .extend_from_slice(percent_encoding::percent_encode_byte(byte).as_bytes());
                     copied = index + 1;
                     self.bytes += 2;
-                    At::Target
+                    LinePosition::Target
                 }
                 (at, _) => at,
             };
             self.bytes += 1;
         }
         if self.bytes > self.bytes_max && (self.is_open || copied > 0) {
-            return Taken::TooLong;
+            return LineOutcome::TooLong;
         }
         if copied == 0 {
-            return Taken::AsTheyAre;
+            return LineOutcome::AsTheyAre;
         }
         mended.extend_from_slice(&read[copied..]);
-        Taken::Mended(mended)
+        LineOutcome::Mended(mended)
     }
 }
 
@@ -178,9 +183,9 @@ mod tests {
         let mut given = Vec::new();
         for (index, read) in reads.iter().enumerate() {
             match line.take(read, index == 0) {
-                Taken::AsTheyAre => given.extend_from_slice(read),
-                Taken::Mended(bytes) => given.extend(bytes),
-                Taken::TooLong => given.extend_from_slice(b"(too long)"),
+                LineOutcome::AsTheyAre => given.extend_from_slice(read),
+                LineOutcome::Mended(bytes) => given.extend(bytes),
+                LineOutcome::TooLong => given.extend_from_slice(b"(too long)"),
             }
         }
         assert_eq!(given.escape_ascii().to_string(), expected.escape_ascii().to_string());
@@ -231,7 +236,7 @@ mod tests {
             let request = [b"GET ".as_slice(), &target, b" HTTP/1.1\r\n\r\n"].concat();
             let mut line = RequestLine::new(URL_BYTES_MAX);
             let given = match line.take(&request, true) {
-                Taken::Mended(bytes) => bytes,
+                LineOutcome::Mended(bytes) => bytes,
                 _ => request,
             };
             let given = &given[4..given.len() - 13];
@@ -260,7 +265,7 @@ mod tests {
         line.bytes_max = 8;
         let found: Vec<bool> = reads
             .iter()
-            .map(|(read, is_first)| line.take(read.as_bytes(), *is_first) == Taken::TooLong)
+            .map(|(read, is_first)| line.take(read.as_bytes(), *is_first) == LineOutcome::TooLong)
             .collect();
         assert_eq!(found, verdicts);
     }
@@ -279,13 +284,13 @@ mod tests {
         let mut line = RequestLine::new(URL_BYTES_MAX);
         assert_eq!(
             line.take(b"POST /> HTTP/1.1\r\n\r\n", true),
-            Taken::Mended(b"POST /%3E HTTP/1.1\r\n\r\n".to_vec())
+            LineOutcome::Mended(b"POST /%3E HTTP/1.1\r\n\r\n".to_vec())
         );
-        assert_eq!(line.take(b"GET /> HTTP/1.1\r\n\r\n", false), Taken::AsTheyAre);
+        assert_eq!(line.take(b"GET /> HTTP/1.1\r\n\r\n", false), LineOutcome::AsTheyAre);
         line.end_before_body();
         assert_eq!(
             line.take(b"GET /> HTTP/1.1\r\n\r\n", false),
-            Taken::Mended(b"GET /%3E HTTP/1.1\r\n\r\n".to_vec())
+            LineOutcome::Mended(b"GET /%3E HTTP/1.1\r\n\r\n".to_vec())
         );
     }
 }

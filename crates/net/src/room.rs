@@ -1,6 +1,6 @@
 //! Memory that connections take: one budget for the whole process, shared fairly between clients.
 //!
-//! bytes are read, a request is open, an answer waits for its reader -> [`Share`] -> [`Room`] -> there is room, or the
+//! bytes are read, a request is open, an answer waits for its reader -> [`ConnectionRoom`] -> [`Room`] -> there is room, or the
 //! request gets 503, or its connection ends. What is counted is an upper bound of what the HTTP library keeps for the
 //! connection. The content of bodies that handlers have read is counted in the budget of bodies instead.
 //!
@@ -58,7 +58,7 @@ pub(super) struct NoRoom;
 #[derive(Debug)]
 pub(super) struct Room {
     bytes_max: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<RoomUsage>,
     gauge: prometheus::IntGauge,
     refused: prometheus::IntCounter,
     /// A share was refused, or became tight, since the last sweep.
@@ -66,7 +66,7 @@ pub(super) struct Room {
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct RoomUsage {
     bytes: usize,
     /// Clients that take something.
     per_client: HashMap<ClientKey, usize>,
@@ -74,7 +74,7 @@ struct Taken {
 
 /// The memory of one connection. Its tasks write it.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct ConnectionRoom {
     room: Arc<Room>,
     /// The client, if there is a bound for each client.
     client: Option<ClientKey>,
@@ -107,8 +107,8 @@ enum Reserve {
 
 /// Memory of one request or answer, counted until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    share: Arc<Share>,
+pub(super) struct HeldMemory {
+    share: Arc<ConnectionRoom>,
     bytes: usize,
     /// The HTTP library may still have a part of the answer when this is dropped.
     is_unwritten_after: bool,
@@ -126,8 +126,8 @@ impl Room {
     }
 
     /// The share of a new connection; of a client with a bound of its own, if one is named.
-    pub(super) fn share(self: &Arc<Self>, client: Option<ClientKey>) -> Arc<Share> {
-        Arc::new(Share {
+    pub(super) fn share(self: &Arc<Self>, client: Option<ClientKey>) -> Arc<ConnectionRoom> {
+        Arc::new(ConnectionRoom {
             room: self.clone(),
             client,
             bytes: AtomicUsize::new(0),
@@ -145,7 +145,7 @@ impl Room {
         self.is_pressed.swap(false, Relaxed)
     }
 
-    fn change(&self, share: &Share, whose: Reserve) -> Result<(), NoRoom> {
+    fn change(&self, share: &ConnectionRoom, whose: Reserve) -> Result<(), NoRoom> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let before = share.bytes.load(Relaxed);
         // Read again: another task of the connection may have been quicker.
@@ -195,7 +195,7 @@ impl Room {
     }
 }
 
-impl Share {
+impl ConnectionRoom {
     fn needed(&self) -> usize {
         let counted = [&self.base, &self.read, &self.open, &self.unwritten];
         counted.iter().map(|bytes| bytes.load(Relaxed)).fold(0, usize::saturating_add)
@@ -221,7 +221,7 @@ impl Share {
     }
 
     /// Sets what the connection takes from now on, because the head of an HTTP/1.1 request has begun. If that needs the
-    /// reserve, [`Share::has_reserve`] is true. A refusal is not counted, since the caller retries for a while.
+    /// reserve, [`ConnectionRoom::has_reserve`] is true. A refusal is not counted, since the caller retries for a while.
     ///
     /// # Errors
     /// There is no room for more than before; nothing has changed.
@@ -255,14 +255,14 @@ impl Share {
     ///
     /// # Errors
     /// There is no room.
-    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Result<HeldMemory, NoRoom> {
         let held = self.hold_for(bytes, Reserve::Little);
         held.inspect_err(|NoRoom| self.record_refused())
     }
 
-    fn hold_for(self: &Arc<Self>, bytes: usize, whose: Reserve) -> Result<Held, NoRoom> {
+    fn hold_for(self: &Arc<Self>, bytes: usize, whose: Reserve) -> Result<HeldMemory, NoRoom> {
         self.open.fetch_add(bytes, Relaxed);
-        let held = Held { share: self.clone(), bytes, is_unwritten_after: false };
+        let held = HeldMemory { share: self.clone(), bytes, is_unwritten_after: false };
         self.settle_for(whose)?;
         Ok(held)
     }
@@ -272,7 +272,7 @@ impl Share {
     ///
     /// # Errors
     /// There is no room.
-    pub(super) fn hold_answer(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+    pub(super) fn hold_answer(self: &Arc<Self>, bytes: usize) -> Result<HeldMemory, NoRoom> {
         // A proxy has a thousand connections and more. A request that found room there gets its answer if that is short.
         let is_of_proxy = self.client.is_none() && bytes <= LITTLE_BYTES;
         let whose = if is_of_proxy { Reserve::Always } else { Reserve::Little };
@@ -285,13 +285,13 @@ impl Share {
     ///
     /// # Errors
     /// There is no room.
-    pub(super) fn hold_piece(self: &Arc<Self>, bytes: usize) -> Result<Held, NoRoom> {
+    pub(super) fn hold_piece(self: &Arc<Self>, bytes: usize) -> Result<HeldMemory, NoRoom> {
         self.hold_for(bytes, Reserve::Piece)
     }
 
     /// Counts `bytes` that are there already, until what this returns is dropped.
-    pub(super) fn hold_made(self: &Arc<Self>, bytes: usize) -> Held {
-        let mut held = Held { share: self.clone(), bytes: 0, is_unwritten_after: false };
+    pub(super) fn hold_made(self: &Arc<Self>, bytes: usize) -> HeldMemory {
+        let mut held = HeldMemory { share: self.clone(), bytes: 0, is_unwritten_after: false };
         held.resize(bytes);
         held
     }
@@ -332,7 +332,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ConnectionRoom {
     fn drop(&mut self) {
         for counted in [&self.base, &self.read, &self.open, &self.unwritten] {
             counted.store(0, Relaxed);
@@ -341,7 +341,7 @@ impl Drop for Share {
     }
 }
 
-impl Held {
+impl HeldMemory {
     /// Holds this many bytes from now on, even if there is no room for more: they are there already.
     pub(super) fn resize(&mut self, bytes: usize) {
         self.share.open.fetch_add(bytes, Relaxed);
@@ -350,13 +350,13 @@ impl Held {
     }
 
     /// For an answer that the HTTP library may still have when this is dropped: it counts until all is written.
-    pub(super) fn until_written(mut self) -> Held {
+    pub(super) fn until_written(mut self) -> HeldMemory {
         self.is_unwritten_after = true;
         self
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         if self.is_unwritten_after {
             self.share.unwritten.fetch_add(self.bytes, Relaxed);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     /// Opens connections until there is no room for one more.
-    fn fill(room: &Arc<Room>, client: Option<ClientKey>) -> Vec<Arc<Share>> {
+    fn fill(room: &Arc<Room>, client: Option<ClientKey>) -> Vec<Arc<ConnectionRoom>> {
         let open = || {
             let share = room.share(client);
             share.wake(HTTP1_BYTES).ok()?;
@@ -418,7 +418,7 @@ mod tests {
                 let share = room.share(client);
                 (share.wake(HTTP1_BYTES).is_ok()).then(|| share.hold_piece(16 << 10))?.ok()
             });
-            let answers: Vec<Held> = answers.map_while(|held| held).collect();
+            let answers: Vec<HeldMemory> = answers.map_while(|held| held).collect();
             assert!(taken(&room).abs_diff(BYTES_MAX * 7 / 8) < 2 * HTTP1_BYTES, "{}", taken(&room));
             assert_eq!(room.share(client(5_000)).wake(HTTP1_BYTES), Ok(()));
             drop(answers);

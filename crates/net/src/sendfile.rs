@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// How many bytes were written before a file, and of the file.
-pub(super) struct Sent {
+pub(super) struct SentBytes {
     pub(super) before: usize,
     pub(super) of_file: usize,
 }
@@ -28,18 +28,18 @@ pub(super) fn poll_send(
     file: impl AsFd,
     place: u64,
     size: usize,
-) -> Poll<io::Result<Sent>> {
+) -> Poll<io::Result<SentBytes>> {
     let write = || {
         let head_bytes: usize = before.iter().map(|slice| slice.len()).sum();
         let head_sent = if head_bytes == 0 { 0 } else { send_first(stream, before)? };
         if head_sent < head_bytes {
-            return Ok(Sent { before: head_sent, of_file: 0 });
+            return Ok(SentBytes { before: head_sent, of_file: 0 });
         }
         match send_file(stream, file.as_fd(), place, size) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(sent) => Ok(Sent { before: head_sent, of_file: sent }),
+            Ok(sent) => Ok(SentBytes { before: head_sent, of_file: sent }),
             // The error comes again with the next write.
-            Err(_) if head_sent > 0 => Ok(Sent { before: head_sent, of_file: 0 }),
+            Err(_) if head_sent > 0 => Ok(SentBytes { before: head_sent, of_file: 0 }),
             Err(error) => Err(error),
         }
     };

@@ -18,11 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use super::client::ClientAddress;
 use super::front::Door;
-use super::listener::{Accepting, Listener};
+use super::listener::{Acceptor, Listener};
 use super::progress::Progress;
 use super::server::Server;
 use super::socket::Stream;
-use super::timeouts::{Verdict, Watch};
+use super::timeouts::{SweepVerdict, Watch};
 use super::tls::TlsReloader;
 use super::{Counters, Peer, connection};
 
@@ -59,7 +59,7 @@ impl Server {
         grace: Duration,
     ) -> io::Result<()> {
         let address = listener.address().to_string();
-        let listener = Accepting::new(listener)?;
+        let listener = Acceptor::new(listener)?;
         let mut connections = Connections {
             sweep_interval: self.limits.sweep_interval(),
             server: self,
@@ -88,19 +88,19 @@ struct Connections {
     tracker: TaskTracker,
     sweep_interval: Duration,
     /// Every connection that was open at the last sweep or has come since; some have ended.
-    watched: Vec<Watched>,
+    watched: Vec<WatchedConnection>,
     watched_after_sweep: usize,
     /// When the next sweep is due; `None` while there is nothing to sweep over.
     sweep_at: Option<Instant>,
 }
 
-struct Watched {
+struct WatchedConnection {
     progress: Arc<Progress>,
     watch: Watch,
     task: AbortHandle,
 }
 
-impl Watched {
+impl WatchedConnection {
     fn cut(&self, counters: &Counters) {
         if self.progress.is_cut.swap(true, Relaxed) {
             // The task was told to close; it may take a moment.
@@ -117,7 +117,7 @@ impl Watched {
 impl Connections {
     async fn accept_until(
         &mut self,
-        listener: &Accepting,
+        listener: &Acceptor,
         address: &str,
         shutdown: &CancellationToken,
     ) {
@@ -164,7 +164,7 @@ impl Connections {
             connection::run(admission, stream, peer, self.tls.clone(), self.door.clone());
         let task = self.tracker.spawn(connection).abort_handle();
         let now = Instant::now();
-        self.watched.push(Watched { progress, watch: Watch::new(now), task });
+        self.watched.push(WatchedConnection { progress, watch: Watch::new(now), task });
         let soon = now + self.sweep_interval;
         self.sweep_at = Some(self.sweep_at.map_or(soon, |at| at.min(soon)));
         if self.watched.len() > 2 * self.watched_after_sweep + 1024 {
@@ -184,7 +184,7 @@ impl Connections {
                 return false;
             }
             match connection.watch.check(&connection.progress, &server.limits, now) {
-                Verdict::Keep
+                SweepVerdict::Keep
                     if is_pressed && connection.watch.has_idled(now, PRESSED_PATIENCE) =>
                 {
                     if is_tls || connection.progress.is_http2() {
@@ -194,9 +194,9 @@ impl Connections {
                         connection.progress.wake();
                     }
                 }
-                Verdict::Keep => {}
-                Verdict::Close => connection.progress.close(),
-                Verdict::Cut => connection.cut(&server.counters),
+                SweepVerdict::Keep => {}
+                SweepVerdict::Close => connection.progress.close(),
+                SweepVerdict::Cut => connection.cut(&server.counters),
             }
             true
         });
@@ -249,7 +249,7 @@ impl Connections {
 
 async fn accept_after(
     paused_until: Option<tokio::time::Instant>,
-    listener: &Accepting,
+    listener: &Acceptor,
 ) -> io::Result<(Stream, ClientAddress)> {
     if let Some(deadline) = paused_until {
         tokio::time::sleep_until(deadline).await;

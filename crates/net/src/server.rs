@@ -12,7 +12,7 @@ use hyper_util::rt::TokioTimer;
 
 use super::client::{ClientAddress, ClientKey, TrustedProxies};
 use super::progress::Progress;
-use super::room::{Room, Share};
+use super::room::{ConnectionRoom, Room};
 use super::streams::Streams;
 use super::wire::HTTP2_CONNECTION_WINDOW_BYTES;
 use super::{Counters, Limits};
@@ -36,7 +36,7 @@ pub struct Server {
     pub(super) http1: http1::Builder,
     pub(super) http2: http2::Builder<Streams>,
     pub(super) room: Arc<Room>,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     floods: Mutex<Floods>,
 }
 
@@ -49,7 +49,7 @@ struct Floods {
 
 /// Connections open now.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     total: usize,
     /// Clients with at least one connection.
     per_client: HashMap<ClientKey, usize>,
@@ -133,7 +133,7 @@ pub(super) struct Admission {
     pub(super) server: Arc<Server>,
     key: ClientKey,
     pub(super) progress: Arc<Progress>,
-    pub(super) share: Arc<Share>,
+    pub(super) share: Arc<ConnectionRoom>,
 }
 
 impl Drop for Admission {

@@ -22,7 +22,7 @@ impl Phase {
 
 /// What the sweep does with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SweepVerdict {
     /// Leave it alone.
     Keep,
     /// Let it finish and close.
@@ -61,17 +61,22 @@ impl Watch {
     }
 
     /// What to do with the connection now.
-    pub(super) fn check(&mut self, progress: &Progress, limits: &Limits, now: Instant) -> Verdict {
+    pub(super) fn check(
+        &mut self,
+        progress: &Progress,
+        limits: &Limits,
+        now: Instant,
+    ) -> SweepVerdict {
         let phase = Phase::of(progress);
         if phase != self.phase {
             *self = Self { phase, since: now };
         }
         match phase.timeout(limits) {
             Some(timeout) if now.saturating_duration_since(self.since) >= timeout => match phase {
-                Phase::Idle(_) => Verdict::Close,
-                _ => Verdict::Cut,
+                Phase::Idle(_) => SweepVerdict::Close,
+                _ => SweepVerdict::Cut,
             },
-            _ => Verdict::Keep,
+            _ => SweepVerdict::Keep,
         }
     }
 }
@@ -81,7 +86,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::progress::{Handling, Waits};
+    use crate::progress::{HandlerGuard, WaitFlag};
 
     /// The verdicts at 0, 1, 2 .. seconds, where `act` says what happens just before each look.
     #[track_caller]
@@ -100,12 +105,12 @@ mod tests {
             .map(|second| {
                 act(&progress, second);
                 match watch.check(&progress, &limits, start + Duration::from_secs(second)) {
-                    Verdict::Keep => '.',
-                    Verdict::Close => {
+                    SweepVerdict::Keep => '.',
+                    SweepVerdict::Close => {
                         progress.close();
                         'c'
                     }
-                    Verdict::Cut => 'X',
+                    SweepVerdict::Cut => 'X',
                 }
             })
             .collect::<String>();
@@ -115,7 +120,7 @@ mod tests {
     fn answer(progress: &Arc<Progress>) {
         progress.record_read();
         progress.record_request(false);
-        drop(Handling::new(progress).responds());
+        drop(HandlerGuard::new(progress).responds());
         progress.record_write();
     }
 
@@ -176,7 +181,7 @@ mod tests {
             |progress, second| {
                 if second == 0 {
                     progress.record_request(true);
-                    drop(Handling::new(progress).responds());
+                    drop(HandlerGuard::new(progress).responds());
                 }
                 progress.record_read();
             },
@@ -190,7 +195,7 @@ mod tests {
             |progress, second| {
                 if second == 0 {
                     progress.record_request(false);
-                    std::mem::forget(Handling::new(progress));
+                    std::mem::forget(HandlerGuard::new(progress));
                 }
             },
             "................",
@@ -203,8 +208,8 @@ mod tests {
             |progress, second| {
                 if second == 0 {
                     progress.record_request(false);
-                    std::mem::forget(Handling::new(progress));
-                    Waits::for_client().set(progress, true);
+                    std::mem::forget(HandlerGuard::new(progress));
+                    WaitFlag::for_client().set(progress, true);
                 }
                 progress.record_read();
             },
@@ -218,8 +223,8 @@ mod tests {
             move |progress: &Arc<Progress>, second: u64| {
                 if second == 0 {
                     progress.record_request(false);
-                    std::mem::forget(Handling::new(progress));
-                    Waits::for_client().set(progress, true);
+                    std::mem::forget(HandlerGuard::new(progress));
+                    WaitFlag::for_client().set(progress, true);
                 }
                 progress.record_body_received(bytes);
             }
@@ -247,7 +252,7 @@ mod tests {
             |progress, second| {
                 if second == 0 {
                     progress.record_request(true);
-                    std::mem::forget(Handling::new(progress).responds());
+                    std::mem::forget(HandlerGuard::new(progress).responds());
                     progress.record_body_sent(10);
                 }
                 // Pings and their answers are no progress of the body.
@@ -264,7 +269,7 @@ mod tests {
             |progress, second| {
                 if second == 0 {
                     progress.record_request(false);
-                    let mut responding = Handling::new(progress).responds();
+                    let mut responding = HandlerGuard::new(progress).responds();
                     responding.is_not_ready(true);
                     std::mem::forget(responding);
                 }
@@ -280,7 +285,7 @@ mod tests {
                 if second == 0 {
                     progress.record_read();
                     progress.record_request(false);
-                    let handling = Handling::new(progress);
+                    let handling = HandlerGuard::new(progress);
                     progress.record_read();
                     drop(handling.responds());
                 }

@@ -87,7 +87,7 @@ pub enum Reload {
 pub struct TlsReloader {
     certificate_path: PathBuf,
     key_path: PathBuf,
-    current: Arc<Current>,
+    current: Arc<CurrentPair>,
     config: Arc<ServerConfig>,
     /// The files as they were last read, usable or not.
     seen: Mutex<Stamps>,
@@ -107,7 +107,7 @@ impl TlsReloader {
         let seen = Stamps::of(&certificate_path, &key_path);
         let provider = Arc::new(aws_lc_rs::default_provider());
         let pair = read_pair(&certificate_path, &key_path, &provider)?;
-        let current = Arc::new(Current(ArcSwap::from_pointee(pair)));
+        let current = Arc::new(CurrentPair(ArcSwap::from_pointee(pair)));
         let unusable = |source| TlsError::Unusable {
             certificate: certificate_path.clone(),
             key: key_path.clone(),
@@ -175,9 +175,9 @@ pub fn install_crypto_provider() {
 
 /// The pair for new handshakes.
 #[derive(Debug)]
-struct Current(ArcSwap<CertifiedKey>);
+struct CurrentPair(ArcSwap<CertifiedKey>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentPair {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.load_full())
     }

@@ -16,8 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Frames, PIECE_BYTES, PREFACE};
 use super::progress::Progress;
-use super::request_line::{RequestLine, Taken};
-use super::room::{self, Held, NoRoom, Share};
+use super::request_line::{LineOutcome, RequestLine};
+use super::room::{self, ConnectionRoom, HeldMemory, NoRoom};
 use super::socket::{Layer, READ_BYTES};
 
 /// Read at once while hyper keeps nothing for the connection.
@@ -57,7 +57,7 @@ pub(super) struct Wire {
     parking: Parking,
     line: RequestLine,
     /// The connection's share of the process's memory.
-    share: Arc<Share>,
+    share: Arc<ConnectionRoom>,
     /// Bytes that were read before hyper was there.
     unread: Vec<u8>,
     /// Bytes that were read and mended, and that hyper had no room for yet.
@@ -69,7 +69,7 @@ pub(super) struct Wire {
     /// Bytes of bodies before the one that is being read.
     earlier_body_bytes: u64,
     /// Room for hyper's larger buffers, while a body is read in large pieces.
-    large_reads: Option<Held>,
+    large_reads: Option<HeldMemory>,
     /// For HTTP/2.
     frames: Option<Box<Frames>>,
     /// Bytes and pieces of data that hyper has let go of without a handler.
@@ -84,7 +84,7 @@ impl Wire {
         layer: Layer,
         progress: Arc<Progress>,
         parking: Parking,
-        share: Arc<Share>,
+        share: Arc<ConnectionRoom>,
         url_bytes_max: usize,
     ) -> Self {
         progress.is_plain_tcp.store(layer.plain_tcp().is_some(), Relaxed);
@@ -337,13 +337,13 @@ impl AsyncRead for Wire {
                 buffer.set_filled(before);
             } else {
                 match this.line.take(read, is_first) {
-                    Taken::AsTheyAre => {}
-                    Taken::Mended(bytes) => {
+                    LineOutcome::AsTheyAre => {}
+                    LineOutcome::Mended(bytes) => {
                         buffer.set_filled(before);
                         this.mended = bytes;
                         this.read_mended(buffer);
                     }
-                    Taken::TooLong => {
+                    LineOutcome::TooLong => {
                         this.progress.is_url_too_long.store(true, Relaxed);
                         this.progress.is_head.store(this.line.is_head(), Relaxed);
                         // hyper sees the end of the stream in the middle of a head, and says nothing about it.

@@ -1,7 +1,8 @@
 //! Articles: written, deleted, restored and renamed.
 
 use article::{
-    Act, Announced, ArticleName, Change, Content, ContentType, Revision, WriteError, resolve_base,
+    AnnouncedText, ArticleName, Change, Content, ContentType, Revision, WriteAction, WriteError,
+    resolve_base,
 };
 use record::Digest;
 
@@ -44,7 +45,7 @@ pub(crate) fn author(basis: &Basis) -> String {
 
 /// A new revision.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WrittenRevision {
     /// The name that the article has now.
     pub name: ArticleName,
     /// Its number.
@@ -58,8 +59,8 @@ fn write(
     basis: &Basis,
     (name, base): (&ArticleName, &Base),
     comment: &str,
-    act: Act,
-) -> Result<Decided<Written>, Refusal> {
+    act: WriteAction,
+) -> Result<Decided<WrittenRevision>, Refusal> {
     check_article_writer(basis, name)?;
     let base = base.resolve(basis, name)?;
     let (articles, author) = (&basis.stored.articles, author(basis));
@@ -69,7 +70,7 @@ fn write(
     let latest = articles.latest(&change.name).and_then(|facts| facts.content());
     let replaced = latest.map(|content| content.digest);
     let (name, revision) = (checked.name, checked.revision);
-    Ok(Decided::new(checked.batch, Written { name, revision, replaced }))
+    Ok(Decided::new(checked.batch, WrittenRevision { name, revision, replaced }))
 }
 
 /// Asks whether a text may be written before it has arrived. It writes nothing.
@@ -100,7 +101,7 @@ impl Operation for AnnounceText {
         check_article_writer(basis, name)?;
         let (articles, author) = (&basis.stored.articles, author(basis));
         let base = base.resolve(basis, name)?;
-        let announced = Announced { name, base, author: &author, comment };
+        let announced = AnnouncedText { name, base, author: &author, comment };
         announced.check(articles, &basis.rules.article_limits)?;
         let content = articles.revision(name, base).and_then(|facts| facts.content());
         let base_type = content.map(|content| content.content_type.clone());
@@ -124,11 +125,11 @@ pub struct WriteArticle {
 impl Operation for WriteArticle {
     const NAME: Name = Name::WriteArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let WriteArticle { name, base, content, comment } = self;
-        write(basis, (name, base), comment, Act::Put(content.clone()))
+        write(basis, (name, base), comment, WriteAction::Put(content.clone()))
     }
 }
 
@@ -146,10 +147,10 @@ pub struct DeleteArticle {
 impl Operation for DeleteArticle {
     const NAME: Name = Name::DeleteArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
-        write(basis, (&self.name, &self.base), &self.comment, Act::Delete)
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
+        write(basis, (&self.name, &self.base), &self.comment, WriteAction::Delete)
     }
 }
 
@@ -169,11 +170,11 @@ pub struct RestoreArticle {
 impl Operation for RestoreArticle {
     const NAME: Name = Name::RestoreArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let RestoreArticle { name, base, from, comment } = self;
-        let restored = write(basis, (name, base), comment, Act::Restore(Some(*from)))?;
+        let restored = write(basis, (name, base), comment, WriteAction::Restore(Some(*from)))?;
         Ok(restored.naming(OldBlobs::Needed))
     }
 }
@@ -195,15 +196,15 @@ pub struct RenameArticle {
 impl Operation for RenameArticle {
     const NAME: Name = Name::RenameArticle;
 
-    type Outcome = Written;
+    type Outcome = WrittenRevision;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Written>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<WrittenRevision>, Refusal> {
         let RenameArticle { name, base, to, comment } = self;
         for name in [name, to] {
             check_article_writer(basis, name)?;
             check_article_reader(basis, name)?;
         }
-        let renamed = write(basis, (name, base), comment, Act::Rename(to.clone()))?;
+        let renamed = write(basis, (name, base), comment, WriteAction::Rename(to.clone()))?;
         Ok(renamed.naming(OldBlobs::Kept))
     }
 }

@@ -31,16 +31,16 @@ impl FileOfArticle {
 
 /// A change of a file.
 #[derive(Clone, Debug)]
-pub struct Changed {
+pub struct ChangedAttachment {
     /// Whether there was a file of the name.
     pub was_there: bool,
     /// The file; `None` if it was removed.
     pub file: Option<Attachment>,
 }
 
-fn changed(checked: CheckedAttachment) -> Decided<Changed> {
+fn changed(checked: CheckedAttachment) -> Decided<ChangedAttachment> {
     let CheckedAttachment { batch, was_there, file } = checked;
-    Decided::new(batch, Changed { was_there, file })
+    Decided::new(batch, ChangedAttachment { was_there, file })
 }
 
 /// Asks whether a file may be put before it has arrived. It writes nothing.
@@ -78,9 +78,9 @@ pub struct PutAttachment {
 impl Operation for PutAttachment {
     const NAME: Name = Name::PutAttachment;
 
-    type Outcome = Changed;
+    type Outcome = ChangedAttachment;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Changed>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<ChangedAttachment>, Refusal> {
         let (write, limits) = (self.file.write(basis)?, &basis.rules.attachment_limits);
         let bytes = (self.digest, self.size_bytes);
         Ok(changed(write.put(&basis.stored.articles, bytes, limits)?))
@@ -94,9 +94,9 @@ pub struct RemoveAttachment(pub FileOfArticle);
 impl Operation for RemoveAttachment {
     const NAME: Name = Name::RemoveAttachment;
 
-    type Outcome = Changed;
+    type Outcome = ChangedAttachment;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Changed>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<ChangedAttachment>, Refusal> {
         let write = self.0.write(basis)?;
         Ok(changed(write.remove(&basis.stored.articles)?))
     }

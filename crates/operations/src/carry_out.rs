@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 use std::sync::Arc;
 
-use audit::{Audit, Entry, Pending};
+use audit::{Audit, Entry, PendingEntries};
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use pypi::StageName;
@@ -274,7 +274,7 @@ where
         // The last owner of a snapshot frees it; that need not wait for the store.
         drop(basis);
         let audit = keeper.audit();
-        let pending = audit.as_deref().map(|audit| Pending::new(audit, entries));
+        let pending = audit.as_deref().map(|audit| PendingEntries::new(audit, entries));
         // Boxed: it is by far the largest future of a write.
         let committed = Box::pin(keeper.commit(batch)).await;
         changes.settle(&committed);

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use account::{AclEntry, GroupName};
 use pypi::change::stage as change;
-use pypi::index_log::{Deed, What};
+use pypi::index_log::{Deed, DeedKind};
 use pypi::{ConfigEdit, StageConfig, StageName};
 
-use crate::noted::entries_of_change;
+use crate::audit_notes::entries_of_change;
 use crate::publishing::{check_publishers, entries_of_publishers};
 use crate::rights::{check_bases, check_keeper};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
@@ -53,7 +53,7 @@ impl Operation for CreateIndex {
         check_publishers(&basis.rules, None, &config)?;
         let mut noted = entries_of_change(basis, stage, None, config.policy.as_deref());
         noted.extend(entries_of_publishers(basis, stage, None, Some(&config)));
-        let deed = Deed::new(What::Created);
+        let deed = Deed::new(DeedKind::Created);
         Ok(Decided::new(batch, config).noting(noted).logging(stage, deed))
     }
 }
@@ -102,7 +102,7 @@ impl Operation for ChangeIndex {
         let mut noted = entries_of_change(basis, stage, policy, config.policy.as_deref());
         noted.extend(entries_of_publishers(basis, stage, before, Some(&config)));
         let changed = before.map(|before| StageConfig::differing(before, &config));
-        let deed = Deed::new(What::Settings).naming(changed.unwrap_or_default());
+        let deed = Deed::new(DeedKind::Settings).naming(changed.unwrap_or_default());
         Ok(Decided::new(batch, config).noting(noted).logging(stage, deed))
     }
 }

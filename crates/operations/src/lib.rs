@@ -13,13 +13,13 @@
 
 pub mod articles;
 pub mod attachments;
+mod audit_notes;
 mod basis;
 mod carry_out;
 pub mod imports;
 pub mod indexes;
 pub mod log_ins;
 mod name;
-mod noted;
 pub mod providers;
 pub mod publishing;
 pub mod pushes;
@@ -32,12 +32,12 @@ pub mod tokens;
 pub mod uploads;
 pub mod users;
 
+pub use audit_notes::{Noter, ServedFile};
 pub use basis::{Basis, Sender};
 pub use carry_out::{
     ATTEMPTS_MAX, Decided, Done, Foreseen, Keeper, OldBlobs, Operation, carry_out, carry_out_long,
     carry_out_with,
 };
 pub use name::Name;
-pub use noted::{Given, Noter};
 pub use refusal::{Denied, Kind, Refusal, Right, Rule};
 pub use rules::Rules;

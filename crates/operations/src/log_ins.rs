@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use account::{Acl, AclEntry, GroupMap, GroupName, Snapshot, User, UserName, change};
-use ldap::LoggedIn;
+use ldap::DirectoryUser;
 
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
 
 /// Who identifies users besides this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum IdentitySource {
     /// The directory of `[ldap]`.
     Directory,
     /// A trusted proxy, as `[proxy_login]` says.
@@ -59,32 +59,32 @@ impl ElsewhereRules {
 
 impl Rules {
     /// What the configuration says of users who are identified there; `None` if nobody is.
-    pub fn elsewhere(&self, by: Elsewhere) -> Option<&ElsewhereRules> {
+    pub fn elsewhere(&self, by: IdentitySource) -> Option<&ElsewhereRules> {
         match by {
-            Elsewhere::Directory => self.directory.as_ref(),
-            Elsewhere::Proxy => self.proxy.as_ref(),
+            IdentitySource::Directory => self.directory.as_ref(),
+            IdentitySource::Proxy => self.proxy.as_ref(),
         }
     }
 }
 
 /// A user who was identified elsewhere, and their groups here, if these come from there.
 #[derive(Clone, Debug)]
-pub struct Identified {
+pub struct ExternalUser {
     name: UserName,
     groups: Option<BTreeSet<GroupName>>,
-    by: Elsewhere,
+    by: IdentitySource,
 }
 
-impl Identified {
+impl ExternalUser {
     /// A log-in that the directory has checked.
-    pub fn by_directory(proof: &LoggedIn) -> Identified {
+    pub fn by_directory(proof: &DirectoryUser) -> ExternalUser {
         let (name, groups) = (proof.name().clone(), proof.groups().cloned());
-        Identified { name, groups, by: Elsewhere::Directory }
+        ExternalUser { name, groups, by: IdentitySource::Directory }
     }
 
     /// A log-in that a trusted proxy has checked; `groups`: what its groups mean here, if it names any.
-    pub fn by_proxy(name: UserName, groups: Option<BTreeSet<GroupName>>) -> Identified {
-        Identified { name, groups, by: Elsewhere::Proxy }
+    pub fn by_proxy(name: UserName, groups: Option<BTreeSet<GroupName>>) -> ExternalUser {
+        ExternalUser { name, groups, by: IdentitySource::Proxy }
     }
 }
 
@@ -93,7 +93,7 @@ impl Identified {
 #[derive(Clone, Debug)]
 pub struct NoteLogIn {
     /// The proof.
-    pub user: Identified,
+    pub user: ExternalUser,
 }
 
 impl Operation for NoteLogIn {
@@ -102,7 +102,7 @@ impl Operation for NoteLogIn {
     type Outcome = ();
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
-        let Identified { name, groups, by } = &self.user;
+        let ExternalUser { name, groups, by } = &self.user;
         let accounts = &basis.stored.accounts;
         let user = accounts.user(name);
         let local = || Refusal::from(Rule::LocalUser(name.clone()));
@@ -128,7 +128,7 @@ impl Operation for NoteLogIn {
 
 /// Refuses users who would give themselves a password here: with it, they could log in after the directory forgot them.
 pub(crate) fn check_password_of(basis: &Basis, name: &UserName) -> Result<(), Refusal> {
-    let Some(rules) = basis.rules.elsewhere(Elsewhere::Directory) else { return Ok(()) };
+    let Some(rules) = basis.rules.elsewhere(IdentitySource::Directory) else { return Ok(()) };
     let is_administrator =
         basis.principal().is_administrator(account::Scope::UserAdmin, account::Object::Server);
     let accounts = &basis.stored.accounts;

@@ -3,7 +3,7 @@
 
 use account::{CiIdentity, TokenText, UploadToken, mint};
 use audit::{Entry, Event};
-use issuers::Verified;
+use issuers::VerifiedIdentity;
 use pypi::{Mismatch, Publisher, Stage, StageConfig, StageName};
 
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
@@ -13,14 +13,14 @@ use crate::{Basis, Decided, Name, Operation, Refusal, Rule, Rules};
 #[derive(Clone, Debug)]
 pub struct MintUploadToken {
     /// Who asks, as the issuer has signed it.
-    pub verified: Verified,
+    pub verified: VerifiedIdentity,
     /// Random bytes.
     pub secret: [u8; 32],
 }
 
 /// An upload token that was made.
 #[derive(Clone, Debug)]
-pub struct Minted {
+pub struct MintedToken {
     /// Its text.
     pub text: TokenText,
     /// What is stored of it.
@@ -63,8 +63,7 @@ const SHOWN_CLAIMS: [&str; 12] = [
 impl NoPublisher {
     fn of(identity: &CiIdentity, basis: &Basis) -> NoPublisher {
         let shown = SHOWN_CLAIMS.iter().filter_map(|name| {
-            let value: String = identity.claim(name)?.chars().take(200).collect();
-            Some(format!("{name}={}", value.escape_debug()))
+            Some(format!("{name}={}", record::escaped_excerpt(identity.claim(name)?, 200)))
         });
         let is_equal = |(name, value): &(&str, &str)| {
             identity.claim(name).is_some_and(|found| found == *value)
@@ -92,9 +91,9 @@ fn publishers(basis: &Basis) -> impl Iterator<Item = (&Stage, &Publisher)> {
 impl Operation for MintUploadToken {
     const NAME: Name = Name::MintUploadToken;
 
-    type Outcome = Minted;
+    type Outcome = MintedToken;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Minted>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<MintedToken>, Refusal> {
         let identity = self.verified.identity();
         let admits = publishers(basis).filter(|(_, publisher)| publisher.admit(identity).is_ok());
         let admits: Vec<(StageName, Publisher)> =
@@ -113,7 +112,7 @@ impl Operation for MintUploadToken {
             };
             admits.iter().map(entry).collect()
         });
-        Ok(Decided::new(batch, Minted { text, token, admits }).noting(noted))
+        Ok(Decided::new(batch, MintedToken { text, token, admits }).noting(noted))
     }
 }
 

@@ -7,14 +7,14 @@ use pypi::change::push::{
     Approval, ApprovedFile, Push, PushAction, PushContent, PushSource, approve, push, replaced,
     replaced_by_approval,
 };
-use pypi::index_log::{Deed, What};
+use pypi::index_log::{Deed, DeedKind};
 use pypi::upstream::{UpstreamFile, UpstreamPage};
 use pypi::{Judge, ProjectName, Stage, StageName, StatusMarker};
 use record::Digest;
 
+use crate::audit_notes::{ServedFile, entries_of_approved};
 use crate::carry_out::OldBlobs;
-use crate::noted::{Given, entries_of_approved};
-use crate::rights::{About, no_replacing, reader, uploader};
+use crate::rights::{IndexPart, no_replacing, reader, uploader};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 
 /// Which release is pushed where.
@@ -51,7 +51,7 @@ impl Order {
 
     /// What the target's log says of it.
     fn deed(&self, project: &ProjectName) -> Deed {
-        Deed::of(What::Pushed, project).version(&self.version).from(&self.source)
+        Deed::of(DeedKind::Pushed, project).version(&self.version).from(&self.source)
     }
 
     /// The source, and the target if a token that may only add files must not replace one there.
@@ -63,7 +63,7 @@ impl Order {
         basis: &'basis Basis,
     ) -> Result<(&'basis Arc<Stage>, bool), Refusal> {
         let project = self.project();
-        let about = About::Project(project.as_ref());
+        let about = IndexPart::Project(project.as_ref());
         let source = reader(basis, &self.source, about)?;
         let of_project = about.of(source);
         let target = self.target(basis, of_project.portion())?;
@@ -99,7 +99,7 @@ pub fn check_withheld(
     }
 }
 
-fn withheld(filename: &str, refused: pypi::Refused) -> Refusal {
+fn withheld(filename: &str, refused: pypi::FileRefusal) -> Refusal {
     Refusal::Withheld { what: filename.to_owned(), refused: Box::new(refused) }
 }
 
@@ -125,7 +125,9 @@ impl Operation for PushRelease {
         let (stage, project) = (found.stage, found.project_name());
         let entries = basis.noting(|noter| {
             let files = found.release_files(order.content);
-            files.flat_map(|file| noter.given(stage, stage, project, Given::Own(file))).collect()
+            files
+                .flat_map(|file| noter.given(stage, stage, project, ServedFile::Own(file)))
+                .collect()
         });
         let deed = order.deed(project);
         let decided = Decided::new(batch, actions).noting(entries).naming(OldBlobs::Needed);
@@ -185,7 +187,7 @@ impl Operation for ApproveRelease {
         let mut entries = basis.noting(|noter| {
             let listed = self.listed();
             listed
-                .flat_map(|file| noter.given(source, source, project, Given::Upstreams(file)))
+                .flat_map(|file| noter.given(source, source, project, ServedFile::Upstreams(file)))
                 .collect()
         });
         if batch.is_some() {
@@ -211,7 +213,7 @@ pub fn check_withheld_upstream<'page>(
 ) -> Result<(), Refusal> {
     let quarantine = match &page.status {
         Some((StatusMarker::Quarantined, reason)) => {
-            Some(pypi::Refused::by_upstream(mirror.name(), reason.as_deref()))
+            Some(pypi::FileRefusal::by_upstream(mirror.name(), reason.as_deref()))
         }
         _ => None,
     };

@@ -1,11 +1,11 @@
 //! [`Refusal`]: why an operation is not carried out, without the words of any protocol. Each protocol says it in one place.
 
 use account::change::{CreateTokenError, CreateUserError, DeleteUserError, NoToken, NoUser};
-use account::{Forbidden, Lack, LastLink, LinkError, LinkedLogInError, MintError, UserName};
+use account::{Forbidden, LastLink, LinkError, LinkedLogInError, MintError, Restriction, UserName};
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, ConfigError, PublisherError, StageName};
 use record::Digest;
-use state::release_metadata::TooLong;
+use state::release_metadata::MetadataTooLong;
 use state::stored::WriteFailure;
 use store::BlobError;
 
@@ -30,7 +30,7 @@ pub enum Refusal {
         /// The file.
         what: String,
         /// The policy's reason.
-        refused: Box<pypi::Refused>,
+        refused: Box<pypi::FileRefusal>,
     },
     /// The store did not take it, or cannot say whether it did.
     #[error("{0}")]
@@ -52,7 +52,7 @@ pub struct Denied {
     /// What the sender is called; `None` if anonymous.
     pub by: Option<String>,
     /// What the sender's token lacks, if that is the cause.
-    pub lack: Option<Lack>,
+    pub lack: Option<Restriction>,
     /// Otherwise: the list that the sender is not on, or who may.
     pub otherwise: String,
 }
@@ -139,7 +139,7 @@ pub enum Rule {
     NoRetention,
     /// The metadata of a release is larger than readers take.
     #[error(transparent)]
-    Metadata(#[from] TooLong),
+    Metadata(#[from] MetadataTooLong),
     /// Of users.
     #[error(transparent)]
     CreateUser(#[from] CreateUserError),

@@ -1,12 +1,12 @@
 //! Releases of the Python index: yanked, removed, kept by a rule; and the status of their projects.
 
-use pypi::change::remove::{self, Extent};
+use pypi::change::remove::{self, RemovalExtent};
 use pypi::change::retention::{self, Removal, RetentionPlan, RetentionRule};
 use pypi::change::yank;
-use pypi::index_log::{Deed, What};
+use pypi::index_log::{Deed, DeedKind};
 use pypi::{Directory, ProjectName, ProjectStatus, StageName};
 
-use crate::rights::{About, check_keeper, remover};
+use crate::rights::{IndexPart, check_keeper, remover};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
 /// A release file, as its URL below `+f` names it.
@@ -19,14 +19,14 @@ pub struct FilePlace {
 }
 
 impl FilePlace {
-    fn about(&self) -> About<'_> {
-        About::File(Some((self.directory, &self.filename)))
+    fn about(&self) -> IndexPart<'_> {
+        IndexPart::File(Some((self.directory, &self.filename)))
     }
 }
 
 /// What the log of the index says of a yank, or of one that is taken back.
 fn yanked(project: &ProjectName, reason: Option<&str>) -> Deed {
-    let what = if reason.is_some() { What::Yanked } else { What::Unyanked };
+    let what = if reason.is_some() { DeedKind::Yanked } else { DeedKind::Unyanked };
     Deed::of(what, project).because(reason)
 }
 
@@ -62,7 +62,7 @@ impl Operation for YankRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let YankRelease { stage, project, version, reason } = self;
-        remover(basis, stage, About::Project(Some(project)), YankRelease::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), YankRelease::PURPOSE)?;
         let index = &basis.stored.index;
         let reason = reason.as_deref();
         let decision = yank::release(index, stage, project, version, reason)?;
@@ -126,11 +126,11 @@ impl Operation for SetProjectStatus {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let SetProjectStatus { stage, project, status } = self;
-        remover(basis, stage, About::Project(Some(project)), SetProjectStatus::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), SetProjectStatus::PURPOSE)?;
         let index = &basis.stored.index;
         let decision = yank::set_project_status(index, stage, project, status.as_ref())?;
         let ProjectStatus { marker, reason } = status.clone().unwrap_or_default();
-        let deed = Deed::of(What::Status, project).naming([marker.as_str()]);
+        let deed = Deed::of(DeedKind::Status, project).naming([marker.as_str()]);
         let deed = deed.because(reason.as_deref());
         Ok(Decided::new(decision.batch(), ()).logging(stage, deed))
     }
@@ -144,7 +144,7 @@ pub struct DeleteProject {
     /// The project.
     pub project: ProjectName,
     /// How much of it.
-    pub extent: Extent,
+    pub extent: RemovalExtent,
     /// Whether it goes even if the index is not volatile.
     pub force: bool,
 }
@@ -161,9 +161,9 @@ impl Operation for DeleteProject {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteProject { stage, project, extent, force } = self;
-        remover(basis, stage, About::Project(Some(project)), DeleteProject::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), DeleteProject::PURPOSE)?;
         let batch = remove::project(&basis.stored.index, stage, project, *extent, *force)?;
-        Ok(Decided::new(batch, ()).logging(stage, Deed::of(What::Removed, project)))
+        Ok(Decided::new(batch, ()).logging(stage, Deed::of(DeedKind::Removed, project)))
     }
 }
 
@@ -192,10 +192,10 @@ impl Operation for DeleteRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteRelease { stage, project, version, force } = self;
-        remover(basis, stage, About::Project(Some(project)), DeleteRelease::PURPOSE)?;
+        remover(basis, stage, IndexPart::Project(Some(project)), DeleteRelease::PURPOSE)?;
         let batch = remove::version(&basis.stored.index, stage, project, version, *force)?;
         let version = spelled(basis, stage, project, version);
-        let deed = Deed::of(What::Removed, project).version(&version);
+        let deed = Deed::of(DeedKind::Removed, project).version(&version);
         Ok(Decided::new(batch, ()).logging(stage, deed))
     }
 }
@@ -228,7 +228,7 @@ impl Operation for DeleteFile {
         let batch = remove::file(index, stage, file.directory, &file.filename, *force)?;
         let project = found.file_to_change(file.directory, &file.filename);
         let project = project.ok().map(|(_, project)| project);
-        let deed = Deed { project, ..Deed::new(What::Removed) }.file(&file.filename);
+        let deed = Deed { project, ..Deed::new(DeedKind::Removed) }.file(&file.filename);
         Ok(Decided::new(batch, ()).logging(stage, deed))
     }
 }
@@ -272,7 +272,7 @@ impl Operation for RemoveOldVersions {
         let RetentionPlan { removals, batch } = retention::plan(index, stage, rule, basis.now)?;
         let names =
             removals.iter().map(|removal| format!("{} {}", removal.project, removal.version));
-        let deed = Deed::new(What::Retention).naming(names);
+        let deed = Deed::new(DeedKind::Retention).naming(names);
         let decided = Decided::new(batch.filter(|_| !is_dry), (rule, removals));
         Ok(decided.logging(stage, deed))
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use account::{Lack, Object, Portion, Principal, Scope};
+use account::{Object, Portion, Principal, Restriction, Scope};
 use article::ArticleName;
 use pypi::{
     ChangeError, Directory, FileLookup, ProjectName, Stage, StageConfig, StageName, may_own,
@@ -14,7 +14,7 @@ use crate::{Basis, Denied, Refusal, Right, Rules};
 
 /// The part of an index that a wish is about: a token may be limited to some projects.
 #[derive(Clone, Copy, Debug)]
-pub enum About<'wish> {
+pub enum IndexPart<'wish> {
     /// The index itself, its list of projects, all projects together.
     Whole,
     /// The project of this name; `None` if no project can be called so.
@@ -25,9 +25,9 @@ pub enum About<'wish> {
     NotYetKnown,
 }
 
-/// The project of an [`About`], as of an index.
+/// The project of an [`IndexPart`], as of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfProject {
+pub enum ProjectScope {
     /// The index as a whole.
     Whole,
     /// This project.
@@ -36,31 +36,31 @@ pub enum OfProject {
     Unnamed,
 }
 
-impl About<'_> {
+impl IndexPart<'_> {
     /// The project, as of this index.
-    pub fn of(self, stage: &Stage) -> OfProject {
+    pub fn of(self, stage: &Stage) -> ProjectScope {
         let project = match self {
-            About::Whole => return OfProject::Whole,
-            About::NotYetKnown => None,
-            About::Project(name) => name.cloned(),
-            About::File(place) => match place.map(|(it, name)| stage.file(it, name)) {
+            IndexPart::Whole => return ProjectScope::Whole,
+            IndexPart::NotYetKnown => None,
+            IndexPart::Project(name) => name.cloned(),
+            IndexPart::File(place) => match place.map(|(it, name)| stage.file(it, name)) {
                 Some(FileLookup::Found { project, .. })
                 | Some(FileLookup::CoreMetadata { project, .. })
                 | Some(FileLookup::Provenance { project, .. }) => Some(project),
                 Some(FileLookup::Gone | FileLookup::Absent) | None => None,
             },
         };
-        project.map_or(OfProject::Unnamed, OfProject::Project)
+        project.map_or(ProjectScope::Unnamed, ProjectScope::Project)
     }
 }
 
-impl OfProject {
+impl ProjectScope {
     /// The part of the index that a right is asked for.
     pub fn portion(&self) -> Portion<'_> {
         match self {
-            OfProject::Whole => Portion::Whole,
-            OfProject::Project(name) => Portion::Project(name.as_str()),
-            OfProject::Unnamed => Portion::Unnamed,
+            ProjectScope::Whole => Portion::Whole,
+            ProjectScope::Project(name) => Portion::Project(name.as_str()),
+            ProjectScope::Unnamed => Portion::Unnamed,
         }
     }
 }
@@ -82,7 +82,7 @@ fn denied(
 }
 
 /// The refusal of a token that lacks a right which its user has.
-pub(crate) fn lacking(principal: &Principal, right: Right, lack: Lack) -> Refusal {
+pub(crate) fn lacking(principal: &Principal, right: Right, lack: Restriction) -> Refusal {
     let (by, otherwise) = (principal.called(), String::new());
     Refusal::Denied(Box::new(Denied { right, by, lack: Some(lack), otherwise }))
 }
@@ -167,7 +167,7 @@ fn admitted<'basis>(
 pub fn remover<'basis>(
     basis: &'basis Basis,
     name: &StageName,
-    about: About<'_>,
+    about: IndexPart<'_>,
     purpose: &'static str,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
     let project = about.of(stage(basis, name)?);
@@ -182,7 +182,7 @@ pub fn remover<'basis>(
 pub fn reader<'basis>(
     basis: &'basis Basis,
     name: &StageName,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
     let project = about.of(stage(basis, name)?);
     let right = (Right::ReadIndex(name.clone()), Scope::PythonRead, "acl_read");
@@ -196,7 +196,7 @@ pub fn reader<'basis>(
 pub fn tester<'basis>(
     basis: &'basis Basis,
     name: &StageName,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
     let project = about.of(reader(basis, name, about)?);
     let right = (Right::AddToxResult, Scope::PythonUpload, "acl_toxresult_upload");
@@ -220,7 +220,7 @@ pub fn check_auditor(basis: &Basis, stage: Option<&Stage>) -> Result<(), Refusal
     };
     match stage {
         _ if may => return Ok(()),
-        Some(stage) => _ = reader(basis, stage.name(), About::Whole)?,
+        Some(stage) => _ = reader(basis, stage.name(), IndexPart::Whole)?,
         None => {}
     }
     let right = Right::Remove("reading the audit log");
@@ -283,7 +283,7 @@ pub fn check_administrator(
 
 /// The refusal of a token that may only add files, if a file with this name has other contents.
 pub(crate) fn no_replacing(principal: &Principal, filename: &str) -> Refusal {
-    let lack = Lack::Scope(Scope::PythonAdmin);
+    let lack = Restriction::Scope(Scope::PythonAdmin);
     lacking(principal, Right::Replace(filename.to_owned()), lack)
 }
 

@@ -5,7 +5,7 @@ use pypi::{Directory, FileRole, Filename, ProjectName, StageName, Version};
 use record::Digest;
 
 use crate::releases::FilePlace;
-use crate::rights::{About, no_replacing, tester, uploader};
+use crate::rights::{IndexPart, no_replacing, tester, uploader};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right};
 
 /// Registers a release, or replaces its metadata.
@@ -28,7 +28,7 @@ impl Operation for RegisterRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let RegisterRelease { stage, project, version, metadata } = self;
-        let about = About::Project(Some(project));
+        let about = IndexPart::Project(Some(project));
         admit(basis, stage, about)?;
         let index = &basis.stored.index;
         let decision = change::submit(index, stage, project, version, *metadata)?;
@@ -40,7 +40,7 @@ impl Operation for RegisterRelease {
 ///
 /// # Errors
 /// [`pypi::ChangeError::NoStage`], [`Refusal::Denied`].
-pub fn admit(basis: &Basis, stage: &StageName, about: About<'_>) -> Result<(), Refusal> {
+pub fn admit(basis: &Basis, stage: &StageName, about: IndexPart<'_>) -> Result<(), Refusal> {
     let project = about.of(crate::rights::stage(basis, stage)?);
     uploader(basis, stage, project.portion(), Right::Upload).map(drop)
 }
@@ -76,7 +76,7 @@ pub struct UploadFile {
 
 /// What an upload did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uploaded {
+pub enum UploadOutcome {
     /// The file is new, or replaces another.
     Stored,
     /// The index keeps its files, and has exactly this one.
@@ -110,16 +110,16 @@ impl UploadFile {
     ///
     /// # Errors
     /// As [`Operation::decide`].
-    pub fn foresee(&self, basis: &Basis) -> Result<Option<Uploaded>, Refusal> {
+    pub fn foresee(&self, basis: &Basis) -> Result<Option<UploadOutcome>, Refusal> {
         let (index, upload) = (&basis.stored.index, self.upload(basis));
         self.check(basis, &upload)?;
-        Ok(change::is_kept(index, &upload)?.then_some(Uploaded::Identical))
+        Ok(change::is_kept(index, &upload)?.then_some(UploadOutcome::Identical))
     }
 
     /// Refuses senders who may not upload it; also a token that may only add files, if it would replace one. If nobody may
     /// replace files in this index, the decision refuses the upload instead.
     fn check(&self, basis: &Basis, upload: &change::FileUpload<'_>) -> Result<(), Refusal> {
-        let about = About::Project(Some(&self.project));
+        let about = IndexPart::Project(Some(&self.project));
         admit(basis, &self.stage, about)?;
         let (stage, principal) = (crate::rights::stage(basis, &self.stage)?, basis.principal());
         let portion = about.of(stage);
@@ -136,16 +136,16 @@ impl UploadFile {
 impl Operation for UploadFile {
     const NAME: Name = Name::UploadFile;
 
-    type Outcome = Uploaded;
+    type Outcome = UploadOutcome;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Uploaded>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<UploadOutcome>, Refusal> {
         let (index, upload) = (&basis.stored.index, self.upload(basis));
         self.check(basis, &upload)?;
         let batch = change::file(index, &upload)?.batch();
         let is_volatile = crate::rights::stage(basis, &self.stage)?.config().volatile;
         let outcome = match batch.is_none() && !is_volatile {
-            true => Uploaded::Identical,
-            false => Uploaded::Stored,
+            true => UploadOutcome::Identical,
+            false => UploadOutcome::Stored,
         };
         Ok(Decided::new(batch, outcome))
     }
@@ -172,7 +172,7 @@ impl Operation for AddToxResult {
     fn decide(&self, basis: &Basis) -> Result<Decided<String>, Refusal> {
         let AddToxResult { stage, file, digest, size_bytes } = self;
         let (directory, filename): (Directory, &str) = (file.directory, &file.filename);
-        tester(basis, stage, About::File(Some((directory, filename))))?;
+        tester(basis, stage, IndexPart::File(Some((directory, filename))))?;
         let upload = change::ToxUpload {
             stage,
             directory,

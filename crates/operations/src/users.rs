@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use account::change::{self, NoUser};
 use account::{
-    Forbidden, GroupName, Lack, Object, PasswordHash, Principal, ProfileEdit, Scope, User,
+    Forbidden, GroupName, Object, PasswordHash, Principal, ProfileEdit, Restriction, Scope, User,
     UserName, UserPolicy,
 };
 use pypi::change::stage;
 
+use crate::audit_notes::entries_of_change;
 use crate::log_ins::check_password_of;
-use crate::noted::entries_of_change;
 use crate::{Basis, Decided, Denied, Name, Operation, Refusal, Right, Rule};
 
 /// The refusal of a change of users or tokens, with its cause: what the token lacks, or who may.
@@ -21,7 +21,7 @@ pub fn forbidden(basis: &Basis, error: Forbidden) -> Refusal {
     Refusal::Denied(Box::new(Denied { right: Right::User(error), by, lack, otherwise }))
 }
 
-fn lack(basis: &Basis) -> Option<Lack> {
+fn lack(basis: &Basis) -> Option<Restriction> {
     basis.principal().lack(Scope::UserAdmin, Object::Server)
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use account::change::NewToken;
 use account::{
-    CiIdentity, Identity, IssuerKind, Means, Portion, Principal, ProfileEdit, ProvedIdentity,
+    AuthMethod, CiIdentity, Identity, IssuerKind, Portion, Principal, ProfileEdit, ProvedIdentity,
     Scope, Scopes, TokenText, User, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
-use issuers::{Verified, VerifiedLogIn};
+use issuers::{VerifiedIdentity, VerifiedLogIn};
 use jiff::Timestamp;
-use ldap::LoggedIn;
+use ldap::DirectoryUser;
 use net::ClientAddress;
 use operations::articles::{
     AnnounceText, Base, DeleteArticle, RenameArticle, RestoreArticle, WriteArticle,
@@ -21,7 +21,7 @@ use operations::articles::{
 use operations::attachments::{AnnounceAttachment, FileOfArticle, PutAttachment, RemoveAttachment};
 use operations::imports::ImportRecords;
 use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, SweepLeftovers};
-use operations::log_ins::{Identified, NoteLogIn};
+use operations::log_ins::{ExternalUser, NoteLogIn};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::publishing::MintUploadToken;
 use operations::pushes::{ApproveRelease, Order, PushRelease};
@@ -36,7 +36,7 @@ use operations::uploads::{AddToxResult, RegisterRelease, UploadFile};
 use operations::users::{ChangeUser, CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
 use operations::{Basis, Name, Operation, Refusal, Rules, Sender};
 use pypi::change::push::PushContent;
-use pypi::change::remove::Extent;
+use pypi::change::remove::RemovalExtent;
 use pypi::change::retention::RetentionRule;
 use pypi::upstream::UpstreamPage;
 use pypi::{ConfigEdit, FileRole, Filename, ProjectName, StageName, Version};
@@ -172,7 +172,7 @@ impl World {
 
     /// The sender, proved in this state.
     fn sender(&self, who: Who) -> Sender {
-        self.proved(who, Means::Machine, Scopes::ALL)
+        self.proved(who, AuthMethod::Machine, Scopes::ALL)
     }
 
     /// The same, by a token with these scopes.
@@ -181,10 +181,10 @@ impl World {
         let secret = [self.stored.serial.0 as u8; 32];
         let made = self.carry_out(&CreateToken { token: token(user, scopes), secret });
         let (_, token) = made.expect("a token");
-        self.proved(who, Means::Token(token.id), scopes)
+        self.proved(who, AuthMethod::Token(token.id), scopes)
     }
 
-    fn proved(&self, who: Who, means: Means, scopes: Scopes) -> Sender {
+    fn proved(&self, who: Who, means: AuthMethod, scopes: Scopes) -> Sender {
         let proved = match who.name() {
             None if who == Publisher => {
                 let token = self.stored.accounts.upload_tokens().next().expect("a token");
@@ -219,7 +219,7 @@ fn mint(number: u8) -> MintUploadToken {
     let issuer = "https://ci.example".to_owned();
     let identity = CiIdentity { issuer, kind: IssuerKind::Github, claims: claims.into() };
     let (proof, ends_at) = (Digest::of(&[number]), Timestamp::now());
-    let verified = Verified::without_checking(identity, proof, ends_at);
+    let verified = VerifiedIdentity::without_checking(identity, proof, ends_at);
     MintUploadToken { verified, secret: [number; 32] }
 }
 
@@ -358,8 +358,8 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         Name::MintUploadToken => (case(name, mint(2)), None, &Who::ALL),
         // The directory's word is the proof.
         Name::NoteLogIn => {
-            let proof = LoggedIn::without_checking(owner(), None);
-            let user = Identified::by_directory(&proof);
+            let proof = DirectoryUser::without_checking(owner(), None);
+            let user = ExternalUser::by_directory(&proof);
             (case(name, NoteLogIn { user }), None, &Who::ALL)
         }
         // A password proved who opens it; no right is needed to end one that is shown.
@@ -408,7 +408,7 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
             of!(PythonAdmin, OWN_OR_LISTED, wish)
         }
         Name::DeleteProject => {
-            let (project, extent) = (project(), Extent::Contents);
+            let (project, extent) = (project(), RemovalExtent::Contents);
             let wish = DeleteProject { stage: dev, project, extent, force: false };
             of!(PythonAdmin, OWN_OR_LISTED, wish)
         }
@@ -584,7 +584,8 @@ fn an_identity_without_publisher_gets_nothing() {
     let MintUploadToken { verified, secret } = mint(3);
     let mut identity = verified.identity().clone();
     identity.claims.insert("repository_id".to_owned(), "8".to_owned());
-    let verified = Verified::without_checking(identity, verified.proof(), verified.ends_at());
+    let verified =
+        VerifiedIdentity::without_checking(identity, verified.proof(), verified.ends_at());
     let basis = world.basis(world.sender(Anonymous));
     let refusal = MintUploadToken { verified, secret }.decide(&basis).expect_err("nobody names it");
     let text = refusal.to_string();

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::throttle::Bound;
+use super::throttle::ThrottleBound;
 
 /// Most episodes that are counted separately.
 const EPISODES_MAX: usize = 1_024;
@@ -18,7 +18,7 @@ pub(super) const QUIET_MILLISECONDS: u64 = 60_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
     /// The bound that refuses.
-    pub by: Option<Bound>,
+    pub by: Option<ThrottleBound>,
     /// The account, if it is counted by accounts.
     pub account: Option<String>,
     /// The client, if it is counted by clients.
@@ -89,7 +89,7 @@ mod tests {
 
     fn subject(account: &str) -> Subject {
         let (account, client) = (Some(account.to_owned()), Some("192.0.2.1".to_owned()));
-        Subject { by: Some(Bound::Pair), account, client }
+        Subject { by: Some(ThrottleBound::Pair), account, client }
     }
 
     #[test]

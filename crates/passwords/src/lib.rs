@@ -12,12 +12,12 @@
 //! goes first in the queue, and is admitted where others are throttled. Accounts that do not exist are treated like those that
 //! do.
 //!
-//! [`Elsewhere`] does the same for passwords that another server checks, with the same counts of wrong ones.
+//! [`RemotePasswords`] does the same for passwords that another server checks, with the same counts of wrong ones.
 
 mod budget;
-mod elsewhere;
 mod episodes;
 mod fair_queue;
+mod remote;
 mod slots;
 mod throttle;
 
@@ -34,13 +34,13 @@ use resources::turns::blocking;
 use tokio::sync::{Notify, watch};
 
 pub use budget::Budgets;
-pub use elsewhere::{Elsewhere, NotAsked};
 use episodes::Episodes;
 pub use episodes::{Subject, ThrottlingEnded};
 pub use fair_queue::Priority;
+pub use remote::{NotAsked, RemotePasswords};
 use slots::HashSlots;
 use throttle::{Attempt, PriorResult, Throttle};
-pub use throttle::{Bound, Bounds, Throttled};
+pub use throttle::{Bounds, ThrottleBound, Throttled};
 
 /// Most right passwords that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
@@ -68,8 +68,8 @@ pub struct Counters {
     pub wrong: IntCounter,
     /// Wrong passwords that were already known to be wrong.
     pub wrong_again: IntCounter,
-    /// Tries that were refused, by [`Bound::ALL`].
-    pub throttled: [IntCounter; Bound::ALL.len()],
+    /// Tries that were refused, by [`ThrottleBound::ALL`].
+    pub throttled: [IntCounter; ThrottleBound::ALL.len()],
     /// Clients, accounts and pairs of them that are throttled now.
     pub episodes: IntGauge,
 }
@@ -437,8 +437,8 @@ impl Inner {
         now: u64,
     ) -> CheckRefused {
         self.counters.throttled[throttled.by as usize].inc();
-        let names_client = throttled.by != Bound::Account;
-        let names_account = throttled.by != Bound::Client;
+        let names_client = throttled.by != ThrottleBound::Account;
+        let names_account = throttled.by != ThrottleBound::Client;
         let subject = Subject {
             by: Some(throttled.by),
             account: names_account.then(|| account.to_owned()),
@@ -466,7 +466,7 @@ impl Counters {
             refused: counter("refused"),
             wrong: counter("wrong"),
             wrong_again: counter("wrong_again"),
-            throttled: Bound::ALL.map(|bound| counter(bound.name())),
+            throttled: ThrottleBound::ALL.map(|bound| counter(bound.name())),
             episodes: gauge("episodes"),
         }
     }

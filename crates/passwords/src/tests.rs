@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use account::{Credentials, Identified, Snapshot, User, change, identify};
+use account::{Credentials, Identification, Snapshot, User, change, identify};
 use jiff::Timestamp;
 use record::{Record, Serial};
 
@@ -40,7 +40,7 @@ fn snapshot() -> Snapshot {
 fn check_of(user: &str, password: &str) -> PasswordCheck {
     let credentials = Credentials::from_user_and_password(user, password).expect("credentials");
     match identify(&snapshot(), &credentials, Timestamp::now()) {
-        Identified::NeedsPasswordCheck(check) => check,
+        Identification::NeedsPasswordCheck(check) => check,
         other => panic!("{other:?}"),
     }
 }

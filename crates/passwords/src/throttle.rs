@@ -36,7 +36,7 @@ pub struct Bounds {
 
 /// The bound that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bound {
+pub enum ThrottleBound {
     /// [`Bounds::pair`].
     Pair,
     /// [`Bounds::client`].
@@ -45,16 +45,17 @@ pub enum Bound {
     Account,
 }
 
-impl Bound {
+impl ThrottleBound {
     /// All bounds.
-    pub const ALL: [Bound; 3] = [Bound::Pair, Bound::Client, Bound::Account];
+    pub const ALL: [ThrottleBound; 3] =
+        [ThrottleBound::Pair, ThrottleBound::Client, ThrottleBound::Account];
 
     /// The name in metrics and in the log.
     pub const fn name(self) -> &'static str {
         match self {
-            Bound::Pair => "client_and_account",
-            Bound::Client => "client",
-            Bound::Account => "account",
+            ThrottleBound::Pair => "client_and_account",
+            ThrottleBound::Client => "client",
+            ThrottleBound::Account => "account",
         }
     }
 }
@@ -63,7 +64,7 @@ impl Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttled {
     /// The bound that was reached.
-    pub by: Bound,
+    pub by: ThrottleBound,
     /// Milliseconds until another try is allowed.
     pub wait_milliseconds: u64,
 }
@@ -131,10 +132,10 @@ impl Throttle {
         let was_right_here =
             matches!(prior, PriorResult::RightHere | PriorResult::AnotherWasRightHere);
         let waits = [
-            (Bound::Pair, self.pairs.wait(attempt.pair, now)),
-            (Bound::Client, self.clients.wait(attempt.client, now)),
+            (ThrottleBound::Pair, self.pairs.wait(attempt.pair, now)),
+            (ThrottleBound::Client, self.clients.wait(attempt.client, now)),
             (
-                Bound::Account,
+                ThrottleBound::Account,
                 if was_right_here { 0 } else { self.accounts.wait(attempt.account, now) },
             ),
         ];
@@ -215,7 +216,7 @@ mod tests {
         number: u32,
         prior: PriorResult,
         now: u64,
-    ) -> (u32, Option<Bound>) {
+    ) -> (u32, Option<ThrottleBound>) {
         let attempt = throttle.attempt_of(account, client(number));
         for count in 0..10_000 {
             if let Err(throttled) = throttle.admit(attempt, prior, now) {
@@ -247,7 +248,7 @@ mod tests {
         let mut throttle = Throttle::new(BOUNDS);
         assert_eq!(
             guess(&mut throttle, "alice", 1, PriorResult::Nothing, 0),
-            (10, Some(Bound::Pair))
+            (10, Some(ThrottleBound::Pair))
         );
         assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::Nothing, 59_999).0, 0);
         assert_eq!(guess(&mut throttle, "alice", 1, PriorResult::Nothing, 60_000).0, 1);
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(tries, 50);
         assert_eq!(
             guess(&mut throttle, "zoe", 1, PriorResult::Nothing, 0),
-            (0, Some(Bound::Client))
+            (0, Some(ThrottleBound::Client))
         );
         // A neighbour behind the same address whose password was right there, and a user of another address.
         check(&mut throttle, "bob", 1, PriorResult::RightHere, true);
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(tries, 100);
         assert_eq!(
             guess(&mut throttle, "alice", 5000, PriorResult::Nothing, 0),
-            (0, Some(Bound::Account))
+            (0, Some(ThrottleBound::Account))
         );
         let attempt = throttle.attempt_of("alice", client(5000));
         let throttled = throttle.admit(attempt, PriorResult::Nothing, 0).expect_err("a refusal");

@@ -170,7 +170,7 @@ const RECENT_SOURCE_BYTES_MAX: usize = 512;
 
 /// The most recent sources of terms and the positions of those terms: consecutive documents have much in common.
 #[derive(Debug)]
-struct Recent(Box<[RecentTerms]>);
+struct RecentSources(Box<[RecentTerms]>);
 
 #[derive(Clone, Debug, Default)]
 struct RecentTerms {
@@ -180,13 +180,13 @@ struct RecentTerms {
     places: Range<u32>,
 }
 
-impl Default for Recent {
-    fn default() -> Recent {
-        Recent(vec![RecentTerms::default(); RECENT_PER_NAMESPACE * RECENT_NAMESPACES].into())
+impl Default for RecentSources {
+    fn default() -> RecentSources {
+        RecentSources(vec![RecentTerms::default(); RECENT_PER_NAMESPACE * RECENT_NAMESPACES].into())
     }
 }
 
-impl Recent {
+impl RecentSources {
     /// The entry for a source.
     #[inline]
     fn place(&mut self, namespace: u8, source: &[u8]) -> &mut RecentTerms {
@@ -207,7 +207,7 @@ const BYTES_PER_DOCUMENT: usize = 48;
 pub struct TermIndexBuilder {
     dictionary: Dictionary,
     batch: Batch,
-    recent: Recent,
+    recent: RecentSources,
     /// The terms of all documents in the order in which they were added, except those in the batch.
     terms: Vec<u32>,
     /// The number of terms added so far, those in the batch included.

@@ -176,7 +176,7 @@ pub fn inspect<R: ReaderAt>(
     filename: &Filename,
     limits: &ArchiveLimits,
 ) -> Result<ArchiveFacts, ArchiveError> {
-    let reader = Watched { reader, error: RefCell::new(None) };
+    let reader = WatchedReader { reader, error: RefCell::new(None) };
     let found = look_into(&reader, file_bytes, filename, limits);
     match reader.error.into_inner() {
         Some(error) => Err(ArchiveError::Io(error)),
@@ -219,12 +219,12 @@ fn look_into<R: ReaderAt>(
 }
 
 /// Remembers the first error of the file itself: decoders report their own errors the same way, and lose its details.
-struct Watched<R> {
+struct WatchedReader<R> {
     reader: R,
     error: RefCell<Option<io::Error>>,
 }
 
-impl<R: ReaderAt> ReaderAt for Watched<R> {
+impl<R: ReaderAt> ReaderAt for WatchedReader<R> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         loop {
             match self.reader.read_at(buffer, offset) {

@@ -10,7 +10,7 @@
 use account::{CiIdentity, IssuerKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use record::Digest;
+use record::{Digest, excerpt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -51,13 +51,13 @@ pub struct AttestationError(String);
 struct Attestation<'text> {
     version: u64,
     #[serde(borrow)]
-    verification_material: Material<'text>,
+    verification_material: VerificationMaterial<'text>,
     #[serde(borrow)]
     envelope: Envelope<'text>,
 }
 
 #[derive(Deserialize)]
-struct Material<'text> {
+struct VerificationMaterial<'text> {
     #[serde(borrow)]
     certificate: std::borrow::Cow<'text, str>,
     #[serde(borrow)]
@@ -236,7 +236,8 @@ fn check(attestation: &str, filename: &str, sha256: &Digest) -> Result<(), Strin
     if attestation.version != 1 {
         return Err(format!("its version is {}, 1 was expected", attestation.version));
     }
-    let Material { certificate, transparency_entries } = attestation.verification_material;
+    let VerificationMaterial { certificate, transparency_entries } =
+        attestation.verification_material;
     let Envelope { statement, signature } = attestation.envelope;
     for (name, text) in [("certificate", &certificate), ("signature", &signature)] {
         if text.is_empty() || STANDARD.decode(text.as_bytes()).is_err() {
@@ -263,12 +264,12 @@ fn check(attestation: &str, filename: &str, sha256: &Digest) -> Result<(), Strin
         return Err(format!("its statement has {count} subjects, one was expected"));
     };
     if folded(&subject.name) != folded(filename) {
-        let name: String = subject.name.chars().take(200).collect();
+        let name = excerpt(&subject.name, 200);
         return Err(format!("it is about `{name}`, and the file is `{filename}`"));
     }
     let found = subject.digest.sha256.to_ascii_lowercase();
     if found != sha256.to_string() {
-        let found: String = found.chars().take(64).collect();
+        let found = excerpt(&found, 64);
         return Err(format!("it is about a file with the SHA-256 {found}, the file has {sha256}"));
     }
     Ok(())

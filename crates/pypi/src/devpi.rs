@@ -21,7 +21,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::change::push::PushAction;
-use crate::inherit::{Part, ProjectView, VersionView};
+use crate::inherit::{ProjectPart, ProjectView, VersionView};
 use crate::policy::{Judge, refusal_in_json, shows_any};
 use crate::url::encoded;
 use crate::{
@@ -343,7 +343,7 @@ pub fn version_data(
 }
 
 fn one_version(
-    part: Part<'_>,
+    part: ProjectPart<'_>,
     project: &ProjectName,
     version: &str,
     root_url: &str,

@@ -40,7 +40,7 @@ const FORM: u32 = 1;
 /// What somebody did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum DeedKind {
     /// Made the stage.
     Created,
     /// Changed settings of the stage: the names are theirs.
@@ -59,18 +59,18 @@ pub enum What {
     Pushed,
 }
 
-impl What {
+impl DeedKind {
     /// The word for it on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
-            What::Created => "created",
-            What::Settings => "settings",
-            What::Yanked => "yanked",
-            What::Unyanked => "unyanked",
-            What::Status => "status",
-            What::Removed => "removed",
-            What::Retention => "retention",
-            What::Pushed => "pushed",
+            DeedKind::Created => "created",
+            DeedKind::Settings => "settings",
+            DeedKind::Yanked => "yanked",
+            DeedKind::Unyanked => "unyanked",
+            DeedKind::Status => "status",
+            DeedKind::Removed => "removed",
+            DeedKind::Retention => "retention",
+            DeedKind::Pushed => "pushed",
         }
     }
 }
@@ -79,7 +79,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
     /// What was done.
-    pub what: What,
+    pub what: DeedKind,
     /// The project; `None` for the stage, or for several projects.
     pub project: Option<ProjectName>,
     /// The version; `None` for all of the project, or for a file.
@@ -88,7 +88,7 @@ pub struct Deed {
     pub file: Option<Box<str>>,
     /// The stage that a release was pushed from.
     pub from: Option<StageName>,
-    /// Names, as [`What`] says.
+    /// Names, as [`DeedKind`] says.
     pub names: Box<[Box<str>]>,
     /// How many names more there were.
     pub more: usize,
@@ -98,7 +98,7 @@ pub struct Deed {
 
 impl Deed {
     /// A deed about the whole stage.
-    pub fn new(what: What) -> Deed {
+    pub fn new(what: DeedKind) -> Deed {
         Deed {
             what,
             project: None,
@@ -112,7 +112,7 @@ impl Deed {
     }
 
     /// A deed about a project.
-    pub fn of(what: What, project: &ProjectName) -> Deed {
+    pub fn of(what: DeedKind, project: &ProjectName) -> Deed {
         Deed { project: Some(project.clone()), ..Deed::new(what) }
     }
 
@@ -213,7 +213,7 @@ impl IndexLog {
     /// The last line that says this of a project, or of one of its versions. `None` if the log does not reach back so far.
     pub fn last(
         &self,
-        what: What,
+        what: DeedKind,
         project: &ProjectName,
         version: Option<&str>,
     ) -> Option<&LogLine> {
@@ -335,7 +335,7 @@ fn key(stage: &StageName, slot: u16) -> Key {
 struct WireLine {
     v: u32,
     at_unix_microseconds: i64,
-    what: What,
+    what: DeedKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Box<str>>,
     /// `command` or `server`, if it was no client.

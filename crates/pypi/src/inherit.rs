@@ -33,13 +33,13 @@ pub struct ResolutionOrder<'snapshot> {
 /// The parts of one project in a stage and its bases.
 #[derive(Clone, Debug)]
 pub struct ProjectView<'snapshot> {
-    parts: Vec<Part<'snapshot>>,
+    parts: Vec<ProjectPart<'snapshot>>,
     blocked_mirrors: Vec<&'snapshot StageName>,
 }
 
 /// The part of a project that one stage has.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'snapshot> {
+pub struct ProjectPart<'snapshot> {
     /// The stage.
     pub stage: &'snapshot Arc<Stage>,
     /// The project in this stage.
@@ -62,7 +62,7 @@ pub struct Mirrors<'snapshot> {
 #[derive(Clone, Copy, Debug)]
 pub struct FileView<'snapshot> {
     /// The part that has the file.
-    pub part: Part<'snapshot>,
+    pub part: ProjectPart<'snapshot>,
     /// Position of `part` in [`ProjectView::parts`].
     pub part_index: usize,
     /// The file.
@@ -75,7 +75,7 @@ pub struct VersionView<'snapshot> {
     /// The version.
     pub version: Version,
     /// The stages that have it, nearest first; never empty. The first one counts and shadows the others.
-    pub parts: Vec<Part<'snapshot>>,
+    pub parts: Vec<ProjectPart<'snapshot>>,
 }
 
 impl<'snapshot> VersionView<'snapshot> {
@@ -233,7 +233,9 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         for &stage in &self.stages {
             let project = stage.project(name);
             match (whitelists.admit(stage, stage.owns_name(name)), project) {
-                (Admission::Asked, Some(project)) => view.parts.push(Part { stage, project }),
+                (Admission::Asked, Some(project)) => {
+                    view.parts.push(ProjectPart { stage, project })
+                }
                 (Admission::Blocked, _) => view.blocked_mirrors.push(stage.name()),
                 (Admission::Asked | Admission::Elsewhere, _) => {}
             }
@@ -364,11 +366,11 @@ impl<'snapshot> ProjectView<'snapshot> {
         stage: &'snapshot Arc<Stage>,
         project: &'snapshot Arc<Project>,
     ) -> ProjectView<'snapshot> {
-        ProjectView { parts: vec![Part { stage, project }], blocked_mirrors: Vec::new() }
+        ProjectView { parts: vec![ProjectPart { stage, project }], blocked_mirrors: Vec::new() }
     }
 
     /// The part of each stage that has the project, nearest first; never empty.
-    pub fn parts(&self) -> &[Part<'snapshot>] {
+    pub fn parts(&self) -> &[ProjectPart<'snapshot>] {
         &self.parts
     }
 
@@ -411,14 +413,14 @@ impl<'snapshot> ProjectView<'snapshot> {
     }
 
     /// The nearest part that has a file with this name.
-    pub fn part_with(&self, filename: &str) -> Option<&Part<'snapshot>> {
+    pub fn part_with(&self, filename: &str) -> Option<&ProjectPart<'snapshot>> {
         let is_release = |file: &ReleaseFile| file.role() == FileRole::Release;
         self.parts.iter().find(|part| part.project.file(filename).is_some_and(is_release))
     }
 
     /// The versions that are registered or have files, newest first.
     pub fn versions(&self) -> Vec<VersionView<'snapshot>> {
-        let mut versions: std::collections::BTreeMap<&str, Vec<Part<'snapshot>>> =
+        let mut versions: std::collections::BTreeMap<&str, Vec<ProjectPart<'snapshot>>> =
             std::collections::BTreeMap::new();
         for part in &self.parts {
             for version in part.project.versions() {

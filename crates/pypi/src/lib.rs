@@ -50,12 +50,12 @@ pub use by_version::{by_version, installed_by_default};
 pub use change::Decision;
 pub use error::{ChangeError, Refusal};
 pub use filename::{FileKind, Filename, FilenameError, FilenameParts, WheelTags, check_segment};
-pub use inherit::{FileView, Mirrors, Part, ProjectView, ResolutionOrder, VersionView};
+pub use inherit::{FileView, Mirrors, ProjectPart, ProjectView, ResolutionOrder, VersionView};
 pub use item_change::{Item, ItemChange};
 pub use metadata::{Metadata, MetadataError};
 pub use pages::{Clock, NoPage, Page, PageBudget, PageCounts, PageRequest, Pages, render};
 pub use permission::may_own;
-pub use policy::{Hidden, Judge, Policy, Refused, RefusedFiles, Warnings};
+pub use policy::{FileRefusal, HiddenFiles, Judge, Policy, RefusedFiles, Warnings};
 pub use project::{Project, ProjectStatus, Release, StatusMarker};
 pub use project_name::{ProjectName, ProjectNameError};
 pub use publisher::{Mismatch, Publisher, PublisherError};
@@ -64,8 +64,8 @@ pub use record::{KIND, stage_key, stage_of_key};
 pub use release_file::{Directory, FileRole, LogEntry, ReleaseFile};
 pub use required_by::{RequiredBy, RequiredNames, required_name};
 pub use simple::merged::{MergedPage, merged_list, merged_page};
-pub use simple::one_project::{FromUpstream, of_one_project};
-pub use simple::{Links, PageForm, Rendered};
+pub use simple::one_project::{UpstreamProject, of_one_project};
+pub use simple::{Links, PageForm, RenderedPage};
 pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
 pub use stage_config::{
     ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,

@@ -97,9 +97,9 @@ impl LockShape {
             let (values, tables) = counted(piece);
             shape.values += values;
             shape.releases += match part {
-                Part::Package => 1,
-                Part::Head => tables,
-                Part::Other => continue,
+                LockPart::Package => 1,
+                LockPart::Head => tables,
+                LockPart::Other => continue,
             };
             shape.package_values = shape.package_values.max(values);
             shape.package_tables = shape.package_tables.max(tables);
@@ -143,7 +143,7 @@ fn counted(piece: &str) -> (usize, usize) {
 
 /// A part of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum LockPart {
     /// What is before the first header; of requirements, everything.
     Head,
     /// A package of the list, with the tables below it.
@@ -152,13 +152,13 @@ enum Part {
     Other,
 }
 
-impl Part {
+impl LockPart {
     /// The part that begins at this line; `None` if the one before it goes on.
-    fn beginning_at(line: &str) -> Option<Part> {
+    fn beginning_at(line: &str) -> Option<LockPart> {
         let header = line.strip_prefix('[')?;
         for (key, list) in [("package", "[package"), ("packages", "[packages")] {
             if header.strip_prefix(list).is_some_and(|rest| rest.starts_with("]]")) {
-                return Some(Part::Package);
+                return Some(LockPart::Package);
             }
             let below = [key, list].into_iter().find_map(|name| header.strip_prefix(name));
             if below.is_some_and(|rest| rest.starts_with('.')) {
@@ -169,19 +169,20 @@ impl Part {
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c))?;
         let is_header = end > 0 && name[end..].starts_with(']');
         // A list of numbers may begin a line, too.
-        (is_header && !name.starts_with(|c: char| c.is_ascii_digit())).then_some(Part::Other)
+        (is_header && !name.starts_with(|c: char| c.is_ascii_digit())).then_some(LockPart::Other)
     }
 }
 
 /// The parts of a lock. Together they are the whole text.
-fn parts(text: &str) -> impl Iterator<Item = (Part, &str)> {
-    let mut rest = Some((Part::Head, text));
+fn parts(text: &str) -> impl Iterator<Item = (LockPart, &str)> {
+    let mut rest = Some((LockPart::Head, text));
     std::iter::from_fn(move || {
         let (part, text) = rest.take()?;
         let mut at = 0;
         for line in text.split_inclusive('\n') {
             // The first line is the header of this part.
-            let begins = (at > 0 || part == Part::Head).then(|| Part::beginning_at(line)).flatten();
+            let begins =
+                (at > 0 || part == LockPart::Head).then(|| LockPart::beginning_at(line)).flatten();
             if let Some(next) = begins {
                 rest = Some((next, &text[at..]));
                 return Some((part, &text[..at]));
@@ -223,7 +224,7 @@ impl Lock {
     /// # Errors
     /// What is wrong, and where.
     pub fn parse_within(text: &str, bounds: LockBounds) -> Result<Lock, String> {
-        let mut lock = Within { bounds, lock: Lock::default(), files: 0, packages: 0 };
+        let mut lock = LockReader { bounds, lock: Lock::default(), files: 0, packages: 0 };
         match is_toml(text) {
             true => lock.read_toml(text)?,
             false => lock.read_requirements(text)?,
@@ -233,7 +234,7 @@ impl Lock {
 }
 
 /// A lock that is being read.
-struct Within {
+struct LockReader {
     bounds: LockBounds,
     lock: Lock,
     files: usize,
@@ -241,7 +242,7 @@ struct Within {
     packages: usize,
 }
 
-impl Within {
+impl LockReader {
     fn add(&mut self, wanted: LockedRelease) -> Result<(), String> {
         let LockBounds { releases_max, files_max } = self.bounds;
         self.files += wanted.files.count();
@@ -259,14 +260,14 @@ impl Within {
         let (mut is_lock, mut is_toml) = (false, true);
         for (part, piece) in parts(text) {
             let table = match part {
-                Part::Other => continue,
+                LockPart::Other => continue,
                 _ => piece.parse::<Table>(),
             };
             let Ok(table) = table else {
                 is_toml = false;
                 break;
             };
-            is_lock |= part != Part::Head
+            is_lock |= part != LockPart::Head
                 || ["lock-version", "requires-python"].iter().any(|key| table.contains_key(*key));
             for key in ["package", "packages"] {
                 if let Some(list) = table.get(key) {
@@ -533,9 +534,14 @@ mod tests {
         let lock = "version = 1\n[[package]]\nname = \"a\"\n[package.x.y]\nz = [{ b = 1 }]\n[[package.files]]\n\
                     [[package]]\nname = \"b\"\n[metadata]\nc.d = 1\n[[package]]\n";
         let found: Vec<_> = parts(lock).map(|(part, piece)| (part, piece.len())).collect();
-        let package = Part::Package;
-        let expected =
-            [(Part::Head, 12), (package, 71), (package, 23), (Part::Other, 19), (package, 12)];
+        let package = LockPart::Package;
+        let expected = [
+            (LockPart::Head, 12),
+            (package, 71),
+            (package, 23),
+            (LockPart::Other, 19),
+            (package, 12),
+        ];
         assert_eq!(found, expected);
         let shape = LockShape::of(lock);
         assert_eq!((shape.releases, shape.package_tables), (3, 10));
@@ -549,10 +555,10 @@ mod tests {
             "[package.x]",
             "[[packages.wheels]]",
         ] {
-            assert_eq!(Part::beginning_at(line), None, "{line}");
+            assert_eq!(LockPart::beginning_at(line), None, "{line}");
         }
         for line in ["[metadata]", "[[x.y-z]] # comment", "[packages]"] {
-            assert_eq!(Part::beginning_at(line), Some(Part::Other), "{line}");
+            assert_eq!(LockPart::beginning_at(line), Some(LockPart::Other), "{line}");
         }
     }
 

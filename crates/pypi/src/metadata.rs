@@ -188,7 +188,7 @@ impl Metadata {
         for (key, json) in json {
             let Some(field) = Field::of_key(key) else { continue };
             let shape = || {
-                let found = json.to_string().chars().take(80).collect();
+                let found = record::excerpt(&json.to_string(), 80).into();
                 let expected = if field.is_list() { "a list of texts" } else { "a text" };
                 MetadataError::Shape { field: field.key(), found, expected }
             };

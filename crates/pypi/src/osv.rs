@@ -2,7 +2,7 @@
 //!
 //! JSON of a record (<https://ossf.github.io/osv-schema/>) -> [`AdvisoriesBuilder::add`] -> [`Advisories`] -> the [`Advisory`]s
 //! of a project, or of one version of it. [`LiveAdvisories`] is the cell with the current ones: policies ask it, and pages that
-//! were judged by earlier ones are out of date ([`Judged`]).
+//! were judged by earlier ones are out of date ([`AdvisoryStamp`]).
 //!
 //! [`Bundle`] is a zip of records. Only what policies need is kept in memory. The caller keeps the whole records, and gives
 //! each a number ([`Advisory::place`]) to find it again. Records of other ecosystems than `PyPI` are left out. A withdrawn one
@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 pub(crate) use self::affected::Affected;
 pub use self::bundle::{BUNDLE_SHRINK_MAX, Bundle, BundleError, RECORD_BYTES_MAX, RECORDS_MAX};
-pub use self::live::{Judged, LiveAdvisories};
+pub use self::live::{AdvisoryStamp, LiveAdvisories};
 pub use self::wire::is_ecosystem;
 use crate::{ProjectName, Version};
 
@@ -68,7 +68,7 @@ pub enum OsvError {
 
 /// How a record was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum RecordOutcome {
     /// None of the packages that it affects is of [`ECOSYSTEM`], so it is left out.
     Foreign,
     /// The whole record counts.
@@ -195,7 +195,7 @@ impl Advisories {
 /// Reads records, one after the other.
 #[derive(Debug)]
 pub struct AdvisoriesBuilder {
-    read: Vec<Read>,
+    read: Vec<ReadRecord>,
     /// Bytes that further records may take.
     room: usize,
 }
@@ -208,7 +208,7 @@ impl Default for AdvisoriesBuilder {
 
 /// A record that was read.
 #[derive(Debug)]
-struct Read {
+struct ReadRecord {
     advisory: Arc<Advisory>,
     affected: Vec<(ProjectName, Affected)>,
 }
@@ -218,8 +218,8 @@ impl AdvisoriesBuilder {
     ///
     /// # Errors
     /// [`OsvError`]; after [`OsvError::TooMany`], the other records are of no use either.
-    pub fn add(&mut self, json: &[u8], place: u32) -> Result<Taken, OsvError> {
-        let Some(record) = wire::read(json)? else { return Ok(Taken::Foreign) };
+    pub fn add(&mut self, json: &[u8], place: u32) -> Result<RecordOutcome, OsvError> {
+        let Some(record) = wire::read(json)? else { return Ok(RecordOutcome::Foreign) };
         let advisory = Arc::new(Advisory {
             id: record.id.into(),
             modified: record.modified,
@@ -233,8 +233,8 @@ impl AdvisoriesBuilder {
             .collect();
         let weight = affected.iter().map(|(_, it)| it.weight()).sum();
         self.room = self.room.checked_sub(weight).ok_or(OsvError::TooMany)?;
-        self.read.push(Read { advisory, affected });
-        Ok(record.problem.map_or(Taken::Whole, Taken::InPart))
+        self.read.push(ReadRecord { advisory, affected });
+        Ok(record.problem.map_or(RecordOutcome::Whole, RecordOutcome::InPart))
     }
 
     /// All that was read. Of several records with one identifier, that which was changed last counts.
@@ -246,7 +246,7 @@ impl AdvisoriesBuilder {
         self.read.dedup_by(|later, kept| later.advisory.id == kept.advisory.id);
         let mut all = Vec::with_capacity(self.read.len());
         let mut of_projects: HashMap<Box<str>, Vec<Affected>> = HashMap::new();
-        for Read { advisory, affected } in self.read {
+        for ReadRecord { advisory, affected } in self.read {
             for (project, affected) in affected.into_iter().filter(|_| !advisory.is_withdrawn) {
                 of_projects.entry(project.as_str().into()).or_default().push(affected);
             }

@@ -20,9 +20,9 @@ use record::Serial;
 use reply::{EncodedBody, Encoding, PerEncoding, Reply};
 
 use crate::inherit::ResolutionOrder;
-use crate::osv::Judged;
+use crate::osv::AdvisoryStamp;
 use crate::policy::Judge;
-use crate::simple::{self, Links, PageForm, Rendered};
+use crate::simple::{self, Links, PageForm, RenderedPage};
 use crate::{ProjectName, Snapshot, StageName};
 
 /// Tells the time.
@@ -68,7 +68,7 @@ pub struct Page {
     /// When it is out of date although nothing was committed, in microseconds; [`NEVER`], or at no known time.
     expires_at_microseconds: i64,
     /// The records of malware and vulnerabilities that decided about it.
-    judged: Option<Judged>,
+    judged: Option<AdvisoryStamp>,
     hidden_files: u64,
     last_serial: Option<u64>,
     reply: Reply,
@@ -303,7 +303,7 @@ pub fn render(
     form: PageForm,
     links: Links<'_>,
     now: Timestamp,
-) -> Result<Rendered, NoPage> {
+) -> Result<RenderedPage, NoPage> {
     let order =
         ResolutionOrder::of(snapshot, stage).ok_or_else(|| NoPage::NoStage(stage.to_owned()))?;
     if project.is_empty() {
@@ -340,11 +340,11 @@ impl Page {
 
     /// A page of `order` with this content, which is the answer to `request`.
     pub fn finished(
-        rendered: Rendered,
+        rendered: RenderedPage,
         order: &ResolutionOrder<'_>,
         request: PageRequest<'_>,
     ) -> Page {
-        let Rendered { reply, expires_at, hidden_files, judged, last_serial } = rendered;
+        let RenderedPage { reply, expires_at, hidden_files, judged, last_serial } = rendered;
         let at_latest = if judged.is_some() { SOME_TIME } else { NEVER };
         let tag = |encoding| {
             let etag = reply.etag.map(|etag| etag.header_value(encoding));

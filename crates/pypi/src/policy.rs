@@ -1,17 +1,17 @@
 //! [`Policy`]: which files a stage or a mirror gives out, and [`Judge`], which decides it for every way to a file.
 //!
 //! settings of a stage -> [`Policy`] -> [`Judge::of`] the stages that answer for a project -> for each [`Candidate`] either
-//! nothing, or why it is [`Refused`] -> [`Hidden`], a page's remark about hidden files; [`RefusedFiles`] and [`VisibleProjects`], the visible
+//! nothing, or why it is [`FileRefusal`] -> [`HiddenFiles`], a page's remark about hidden files; [`RefusedFiles`] and [`VisibleProjects`], the visible
 //! parts of a project and of a list of projects.
 //!
 //! Pages, JSON and downloads all ask the same judge, so they cannot disagree. A file has to pass the policy of the stage
 //! that was asked and the policy of the stage that holds it. Time is an argument; nothing here reads a clock.
 
-mod advised;
-mod hidden;
+mod hidden_files;
 mod judge;
+mod project_advisories;
 mod rule;
-mod shown;
+mod visible_projects;
 mod warnings;
 
 use std::fmt;
@@ -22,14 +22,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::osv::Affected;
 use crate::{FileKind, Filename, Project, ProjectName, StageName, Version};
 
-use self::advised::Advised;
-pub use self::advised::Measure;
-pub use self::hidden::{Hidden, HiddenGroup};
+pub use self::hidden_files::{HiddenFiles, HiddenGroup};
 pub use self::judge::Judge;
 pub(crate) use self::judge::refusal_in_json;
+pub use self::project_advisories::Measure;
+use self::project_advisories::ProjectAdvisories;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
-pub use self::shown::{
+pub use self::visible_projects::{
     NameRules, RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any,
     shows_version,
 };
@@ -63,7 +63,7 @@ pub struct Policy {
 
 /// Why a file is given out although a policy refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excepted {
+pub struct GrantedException {
     /// The stage whose policy has the exception.
     pub stage: StageName,
     /// The rule that would refuse the file.
@@ -74,7 +74,7 @@ pub struct Excepted {
 
 /// Why a file is given out with a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warned {
+pub struct FileWarning {
     /// The stage whose policy warns.
     pub stage: StageName,
     /// The rule.
@@ -85,7 +85,7 @@ pub struct Warned {
 
 /// When a file was uploaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Uploaded<'file> {
+pub enum UploadTime<'file> {
     /// At this time.
     At(Timestamp),
     /// At the time that an upstream wrote, which may be invalid.
@@ -104,7 +104,7 @@ pub struct Candidate<'file> {
     /// Its version; `None`: as its name says.
     pub version: Option<&'file str>,
     /// When it was uploaded.
-    pub uploaded: Uploaded<'file>,
+    pub uploaded: UploadTime<'file>,
     /// When it was first seen here; it counts if nobody says when the file was uploaded.
     pub first_seen: Option<Timestamp>,
 }
@@ -130,7 +130,7 @@ pub enum RuleName {
 
 /// Why a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct FileRefusal {
     /// The stage whose policy refuses it.
     pub stage: StageName,
     /// The rule.
@@ -156,16 +156,16 @@ impl RuleName {
     }
 }
 
-impl Refused {
+impl FileRefusal {
     /// A refusal because the project has the status `quarantined` (PEP 792) in this stage.
-    pub fn by_status(stage: &StageName, project: &Project) -> Refused {
+    pub fn by_status(stage: &StageName, project: &Project) -> FileRefusal {
         let reason = project.status().and_then(|status| status.reason.as_deref());
-        Refused::by_upstream(stage, reason)
+        FileRefusal::by_upstream(stage, reason)
     }
 
     /// A refusal because the upstream of this mirror says that the project is quarantined.
-    pub fn by_upstream(stage: &StageName, reason: Option<&str>) -> Refused {
-        Refused {
+    pub fn by_upstream(stage: &StageName, reason: Option<&str>) -> FileRefusal {
+        FileRefusal {
             stage: stage.clone(),
             rule: RuleName::Quarantine,
             reason: quarantined(reason.unwrap_or_default()),
@@ -174,7 +174,7 @@ impl Refused {
     }
 
     /// The stricter of two refusals: the one that lasts longer.
-    fn or_stricter(self, other: Refused) -> Refused {
+    fn or_stricter(self, other: FileRefusal) -> FileRefusal {
         match (self.until, other.until) {
             (None, _) => self,
             (_, None) => other,
@@ -185,7 +185,7 @@ impl Refused {
 }
 
 /// Follows the name of the file: `… is refused by the policy of root/pypi: younger than 7 days, until …`.
-impl fmt::Display for Refused {
+impl fmt::Display for FileRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "refused by the policy of {}: {}", self.stage, self.reason)?;
         match self.until {
@@ -225,9 +225,9 @@ impl<'file> Candidate<'file> {
     /// When its age begins.
     fn since(&self) -> Option<Timestamp> {
         match self.uploaded {
-            Uploaded::At(at) => Some(at),
-            Uploaded::Written(text) => text.parse().ok().or(self.first_seen),
-            Uploaded::Unknown => self.first_seen,
+            UploadTime::At(at) => Some(at),
+            UploadTime::Written(text) => text.parse().ok().or(self.first_seen),
+            UploadTime::Unknown => self.first_seen,
         }
     }
 }
@@ -249,16 +249,16 @@ impl Policy {
         project: &ProjectName,
         now: Timestamp,
         affected: Option<Arc<[Affected]>>,
-    ) -> OnProject<'_> {
+    ) -> ProjectPolicy<'_> {
         let is_excepted = self.cooldown_except.iter().any(|pattern| pattern.matches(project));
-        OnProject {
+        ProjectPolicy {
             cooldown_days: self.cooldown_days.filter(|_| !is_excepted),
             cutoff: self.cutoff.filter(|_| !is_excepted),
             allow: (!self.allow.is_empty())
                 .then(|| self.allow.iter().filter(|rule| rule.may_match(project)).collect()),
             deny: self.deny.iter().filter(|rule| rule.may_match(project)).collect(),
             quarantine: self.quarantine.iter().filter(|it| it.rule.may_match(project)).collect(),
-            advised: Advised::of(self, affected),
+            advised: ProjectAdvisories::of(self, affected),
             exceptions: self.exceptions_at(now).filter(|it| it.rule.may_match(project)).collect(),
         }
     }
@@ -266,17 +266,17 @@ impl Policy {
 
 /// The part of a policy that is about one project: a policy may have a thousand rules, and a project 40,000 files.
 #[derive(Clone, Debug)]
-struct OnProject<'policy> {
+struct ProjectPolicy<'policy> {
     cooldown_days: Option<u32>,
     cutoff: Option<Timestamp>,
     allow: Option<Vec<&'policy Rule>>,
     deny: Vec<&'policy Rule>,
     quarantine: Vec<&'policy Quarantine>,
-    advised: Option<Advised>,
+    advised: Option<ProjectAdvisories>,
     exceptions: Vec<&'policy Exception>,
 }
 
-impl OnProject<'_> {
+impl ProjectPolicy<'_> {
     /// Why the whole project is refused, as quarantined or malware; `None` if it is not, or a file of it is excepted.
     fn whole_quarantine(&self) -> Option<&str> {
         if !self.exceptions.is_empty() {

@@ -17,7 +17,7 @@ pub struct Project {
     /// Ascending by name.
     pub(crate) files: Vec<ReleaseFile>,
     /// Names under which no file is left, ascending.
-    pub(crate) gone: Vec<Arc<Gone>>,
+    pub(crate) gone: Vec<Arc<RemovedName>>,
     pub(crate) status: Option<Box<StoredStatus>>,
     /// Whether a record of the project could not be read: something may be there that is not shown.
     pub(crate) has_unreadable: bool,
@@ -25,7 +25,7 @@ pub struct Project {
 
 /// A name whose files were all removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct RemovedName {
     pub(crate) filename: Box<str>,
     pub(crate) serial: Serial,
     pub(crate) directories: Box<[Directory]>,
@@ -235,7 +235,7 @@ impl Project {
     }
 
     /// The directories of former files of this name, and the commit that wrote the name last.
-    pub(crate) fn gone(&self, filename: &str) -> Option<&Arc<Gone>> {
+    pub(crate) fn gone(&self, filename: &str) -> Option<&Arc<RemovedName>> {
         let at = self.gone.binary_search_by(|gone| (*gone.filename).cmp(filename)).ok()?;
         self.gone.get(at)
     }

@@ -62,7 +62,7 @@ struct File<'page> {
     #[serde(borrow)]
     requires_python: Option<Cow<'page, str>>,
     #[serde(borrow, default)]
-    yanked: Yanked<'page>,
+    yanked: YankState<'page>,
 }
 
 /// The digests that the public index has.
@@ -79,27 +79,27 @@ struct Digests<'page> {
 /// Whether a file is yanked, or why.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Yanked<'page> {
+enum YankState<'page> {
     Is(bool),
     #[serde(borrow)]
     For(Cow<'page, str>),
 }
 
-impl Default for Yanked<'_> {
+impl Default for YankState<'_> {
     fn default() -> Self {
-        Yanked::Is(false)
+        YankState::Is(false)
     }
 }
 
-impl Yanked<'_> {
+impl YankState<'_> {
     fn is_yanked(&self) -> bool {
-        !matches!(self, Yanked::Is(false))
+        !matches!(self, YankState::Is(false))
     }
 
     fn reason(&self) -> Option<&str> {
         match self {
-            Yanked::For(reason) => Some(reason),
-            Yanked::Is(_) => None,
+            YankState::For(reason) => Some(reason),
+            YankState::Is(_) => None,
         }
     }
 }
@@ -151,7 +151,7 @@ impl<'page> PublicFiles<'page> {
         let none = Vec::new();
         let found = self.versions.iter().find(|(it, _)| Some(it) == version);
         let files = found.map_or(&none, |(_, files)| files);
-        let shown = Shown {
+        let shown = ProjectJson {
             info: info(project, version, files, metadata, urls),
             last_serial: self.last_serial.unwrap_or(serial),
             releases: is_whole.then_some(Releases { files: self, project, urls }),
@@ -166,7 +166,7 @@ impl<'page> PublicFiles<'page> {
 }
 
 #[derive(Serialize)]
-struct Shown<'files> {
+struct ProjectJson<'files> {
     info: Value,
     last_serial: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

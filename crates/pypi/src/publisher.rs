@@ -64,7 +64,7 @@ pub enum Mismatch {
 fn told(found: Option<&str>) -> String {
     match found {
         None => "missing, or not a text".to_owned(),
-        Some(text) => format!("`{}`", text.chars().take(200).collect::<String>().escape_debug()),
+        Some(text) => format!("`{}`", record::excerpt(text, 200).escape_debug()),
     }
 }
 
@@ -222,7 +222,7 @@ impl FromStr for Publisher {
     type Err = PublisherError;
 
     fn from_str(text: &str) -> Result<Publisher, PublisherError> {
-        let shown: String = text.chars().take(200).collect();
+        let shown = record::excerpt(text, 200);
         let refused = |what: String| PublisherError(format!("`{shown}` is no publisher: {what}"));
         if text.len() > TEXT_BYTES_MAX {
             return Err(refused(format!("at most {TEXT_BYTES_MAX} bytes were expected")));

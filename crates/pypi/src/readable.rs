@@ -17,11 +17,11 @@ use crate::{ResolutionOrder, Snapshot, Stage, StageKind, StageName};
 
 /// The stages that a reader may read, with all that they show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Readable(BTreeMap<StageName, Shown>);
+pub struct Readable(BTreeMap<StageName, ShownStage>);
 
 /// What a reader sees of a stage, beside its own records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Shown {
+struct ShownStage {
     /// The bases that exist.
     bases: Vec<StageName>,
     /// The last commit that may have changed who reads it.
@@ -43,7 +43,7 @@ impl Readable {
             let rights_serial = configs.chain(missing).fold(rights_of, Serial::max);
             let exists = |base: &&StageName| snapshot.stage(base.as_str()).is_some();
             let bases = stage.config().bases().iter().filter(exists).cloned().collect();
-            Some((stage.name().clone(), Shown { bases, rights_serial }))
+            Some((stage.name().clone(), ShownStage { bases, rights_serial }))
         };
         Readable(snapshot.stages().filter_map(|stage| shown(&stage)).collect())
     }
@@ -67,7 +67,7 @@ impl Readable {
     /// who has the records of `self` gets all that is readable then by the records that were written since.
     pub fn differs(&self, before: &Snapshot, after: (&Readable, &Snapshot)) -> Option<StageName> {
         let (readable, snapshot) = after;
-        let is_taken = |(name, shown): &(&StageName, &Shown)| {
+        let is_taken = |(name, shown): &(&StageName, &ShownStage)| {
             let Some(stage) = snapshot.stage(name.as_str()) else { return false };
             match readable.0.get(*name) {
                 None => true,

@@ -19,8 +19,8 @@ use record::{Digest, Key, Serial, UnreadableReason, check_form, read_body, write
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::project::{Gone, StoredStatus};
-use crate::release_file::{Directory, Origin, Parts, Rare};
+use crate::project::{RemovedName, StoredStatus};
+use crate::release_file::{Directory, FileParts, Origin, RareFields};
 use crate::{
     ConfigError, FileRole, LogEntry, ProjectName, ProjectStatus, Release, ReleaseFile, StageConfig,
     StageName, StatusMarker,
@@ -264,17 +264,17 @@ enum WireLog {
 /// The content of a record under a file's name.
 pub(crate) enum StoredFile {
     Present(ReleaseFile),
-    Gone(Gone),
+    Gone(RemovedName),
 }
 
 /// What the files of one project have in common, which [`read_file`] shares.
-pub(crate) struct Shared<'project> {
+pub(crate) struct SharedParts<'project> {
     pub(crate) files: &'project [ReleaseFile],
     /// The position of the file among the files, or where it would be inserted.
     pub(crate) at: usize,
 }
 
-impl Shared<'_> {
+impl SharedParts<'_> {
     /// The files next to it, which are likely to belong to the same release.
     fn neighbours(&self) -> impl Iterator<Item = &ReleaseFile> {
         let near = self.at.checked_sub(1).into_iter().chain([self.at, self.at + 1, 0]);
@@ -352,13 +352,17 @@ pub(crate) fn read_file(
     filename: &str,
     serial: Serial,
     body: &[u8],
-    shared: &Shared<'_>,
+    shared: &SharedParts<'_>,
 ) -> Result<StoredFile, UnreadableReason> {
     let wire: WireFile<'_> = read_body(body, FORM)?;
     check_form(wire.v, FORM)?;
     let gone = directories(&wire.gone)?;
     let Some(sha256) = wire.sha256 else {
-        return Ok(StoredFile::Gone(Gone { filename: filename.into(), serial, directories: gone }));
+        return Ok(StoredFile::Gone(RemovedName {
+            filename: filename.into(),
+            serial,
+            directories: gone,
+        }));
     };
     let version = wire.version.ok_or(UnreadableReason::Member("version"))?;
     let microseconds = wire
@@ -383,7 +387,7 @@ pub(crate) fn read_file(
         }
         None => None,
     };
-    let rare = Rare {
+    let rare = RareFields {
         yanked: wire.yanked,
         provenance,
         publisher: wire.publisher,
@@ -392,9 +396,9 @@ pub(crate) fn read_file(
         for_file: wire.for_file,
         directory,
         gone,
-        ..Rare::default()
+        ..RareFields::default()
     };
-    let file = ReleaseFile::new(Parts {
+    let file = ReleaseFile::new(FileParts {
         filename,
         version: &version,
         digest: digest(&sha256, "sha256")?,

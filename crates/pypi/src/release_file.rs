@@ -28,7 +28,7 @@ struct Fields {
     uploaded_at_microseconds: i64,
     serial: Serial,
     origin: Arc<Origin>,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareFields>>,
     /// The size, without its upper half, which is in `rare`.
     size_bytes_low: u32,
     version_at: u16,
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 
 /// The parts of a [`ReleaseFile`], of which only release files have core metadata.
 #[derive(Debug)]
-pub(crate) struct Parts<'text> {
+pub(crate) struct FileParts<'text> {
     pub(crate) filename: &'text str,
     pub(crate) version: &'text str,
     pub(crate) digest: Digest,
@@ -63,13 +63,13 @@ pub(crate) struct Parts<'text> {
     pub(crate) serial: Serial,
     pub(crate) origin: Arc<Origin>,
     pub(crate) core_metadata: Option<Digest>,
-    pub(crate) rare: Rare,
+    pub(crate) rare: RareFields,
     pub(crate) role: FileRole,
 }
 
 /// The fields that only few files need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rare {
+pub(crate) struct RareFields {
     pub(crate) yanked: Option<Box<str>>,
     /// The blob of its provenance.
     pub(crate) provenance: Option<Digest>,
@@ -210,8 +210,8 @@ pub enum LogEntry {
 impl ReleaseFile {
     /// A file of these parts; `None` if a text is longer than a record allows: the version than 255 bytes, the filename than
     /// a key.
-    pub(crate) fn new(parts: Parts<'_>) -> Option<ReleaseFile> {
-        let Parts { filename, version, .. } = parts;
+    pub(crate) fn new(parts: FileParts<'_>) -> Option<ReleaseFile> {
+        let FileParts { filename, version, .. } = parts;
         let within = filename.find(version).filter(|at| at + version.len() < filename.len());
         let added = if within.is_some() { "" } else { version };
         let (kind, metadata) = match (parts.role, &parts.core_metadata) {
@@ -222,7 +222,7 @@ impl ReleaseFile {
             (FileRole::Docs, _) => (Kind::Docs, &[][..]),
             (FileRole::ToxResult, _) => (Kind::ToxResult, &[][..]),
         };
-        let rare = Rare { size_bytes_high: (parts.size_bytes >> 32) as u32, ..parts.rare };
+        let rare = RareFields { size_bytes_high: (parts.size_bytes >> 32) as u32, ..parts.rare };
         let fields = Fields {
             version_at: u16::try_from(within.unwrap_or(filename.len())).ok()?,
             version_bytes: u8::try_from(version.len()).ok()?,
@@ -230,7 +230,7 @@ impl ReleaseFile {
             uploaded_at_microseconds: parts.uploaded_at_microseconds,
             serial: parts.serial,
             origin: parts.origin,
-            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            rare: (rare != RareFields::default()).then(|| Box::new(rare)),
             size_bytes_low: parts.size_bytes as u32,
             kind,
         };
@@ -239,8 +239,8 @@ impl ReleaseFile {
     }
 
     /// This file with some of its parts changed, but not its texts.
-    pub(crate) fn with(&self, change: impl FnOnce(&mut Parts<'_>)) -> ReleaseFile {
-        let mut parts = Parts {
+    pub(crate) fn with(&self, change: impl FnOnce(&mut FileParts<'_>)) -> ReleaseFile {
+        let mut parts = FileParts {
             filename: self.filename(),
             version: self.version(),
             digest: *self.digest(),
@@ -269,7 +269,7 @@ impl ReleaseFile {
     }
 
     /// The fields that only few files need.
-    pub(crate) fn rare(&self) -> Option<&Rare> {
+    pub(crate) fn rare(&self) -> Option<&RareFields> {
         self.fields().rare.as_deref()
     }
 
@@ -451,8 +451,12 @@ mod tests {
         assert!(size_of::<Fields>() <= 72, "{} bytes", size_of::<Fields>());
     }
 
-    fn parts<'text>(filename: &'text str, version: &'text str, size_bytes: u64) -> Parts<'text> {
-        Parts {
+    fn parts<'text>(
+        filename: &'text str,
+        version: &'text str,
+        size_bytes: u64,
+    ) -> FileParts<'text> {
+        FileParts {
             filename,
             version,
             digest: Digest::of(b"abc"),
@@ -461,7 +465,7 @@ mod tests {
             serial: Serial::ZERO,
             origin: Arc::default(),
             core_metadata: None,
-            rare: Rare::default(),
+            rare: RareFields::default(),
             role: FileRole::Release,
         }
     }
@@ -483,7 +487,7 @@ mod tests {
         ] {
             let metadata = Digest::of(b"metadata");
             for core_metadata in [None, Some(metadata)] {
-                let parts = Parts { core_metadata, ..parts(filename, version, 1) };
+                let parts = FileParts { core_metadata, ..parts(filename, version, 1) };
                 let file = ReleaseFile::new(parts).expect("a file");
                 assert_eq!((file.filename(), file.version()), (filename, version));
                 assert_eq!((file.core_metadata(), file.role()), (core_metadata, FileRole::Release));
@@ -499,7 +503,7 @@ mod tests {
             assert_eq!(file.size_bytes(), size_bytes);
             let yanked = file.with(|parts| parts.rare.yanked = Some("broken".into()));
             assert_eq!((yanked.size_bytes(), yanked.yanked()), (size_bytes, Some("broken")));
-            assert_eq!(yanked.with(|parts| parts.rare = Rare::default()), file);
+            assert_eq!(yanked.with(|parts| parts.rare = RareFields::default()), file);
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! the names in the metadata of each project's newest version ([`RequiredNames`]) -> [`RequiredBy::set`], once a commit changed
 //! the project -> [`RequiredBy::requiring`], for a page. Most of it is frozen in sorted arrays (`base`). Later changes
-//! (`recent`) are in mutable sets, which are a bounded part of the whole; when there are too many, [`RequiredBy::compacted`]
+//! (`recent_requirers`) are in mutable sets, which are a bounded part of the whole; when there are too many, [`RequiredBy::compacted`]
 //! makes new arrays of both. This module does not know who may see a stage.
 
 mod base;
-mod recent;
+mod recent_requirers;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use imbl::OrdSet;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use self::base::{Base, Place};
-use self::recent::Recent;
+use self::recent_requirers::RecentRequirers;
 use crate::{ProjectName, Snapshot, StageName};
 
 /// Names that are taken from the metadata of one version; the rest is left out.
@@ -38,7 +38,7 @@ pub struct RequiredBy {
     base: Arc<Base>,
     /// Places of the base that were replaced or removed since.
     replaced: OrdSet<Place>,
-    recent: Recent,
+    recent: RecentRequirers,
 }
 
 impl RequiredBy {
@@ -93,7 +93,7 @@ impl RequiredBy {
     /// If the index takes 4 GiB or more.
     pub fn compacted(&self) -> RequiredBy {
         let base = Arc::new(self.base.merged(&self.replaced, &self.recent));
-        RequiredBy { base, replaced: OrdSet::new(), recent: Recent::default() }
+        RequiredBy { base, replaced: OrdSet::new(), recent: RecentRequirers::default() }
     }
 
     /// The memory that it takes, roughly, in bytes, without the texts of projects, which the snapshot has as well.

@@ -63,13 +63,13 @@ pub(crate) fn check_python(versions: &str) -> Result<(), String> {
 /// What is not read yet. Its functions read a part each; the error says what was expected instead.
 struct Rest<'text>(&'text str);
 
-type Read<T = ()> = Result<T, &'static str>;
+type ParseResult<T = ()> = Result<T, &'static str>;
 
 fn is_of_operator(character: char) -> bool {
     matches!(character, '<' | '>' | '=' | '!' | '~')
 }
 
-fn check_specifier(operator: &str, version: &str) -> Read {
+fn check_specifier(operator: &str, version: &str) -> ParseResult {
     let specifier: Result<VersionSpecifier, _> = format!("{operator}{version}").parse();
     specifier.map(|_| ()).map_err(|_| "a comparison with a version")
 }
@@ -83,7 +83,7 @@ impl<'text> Rest<'text> {
         }
     }
 
-    fn requirement(&mut self) -> Read {
+    fn requirement(&mut self) -> ParseResult {
         self.space();
         self.name()?;
         self.space();
@@ -113,7 +113,7 @@ impl<'text> Rest<'text> {
         if self.0.is_empty() { Ok(()) } else { Err("`and`, `or`, or the end") }
     }
 
-    fn name(&mut self) -> Read {
+    fn name(&mut self) -> ParseResult {
         let mut after = Rest(self.0);
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         ProjectName::parse(after.take_while(is_of_name)).map_err(|_| "a name")?;
@@ -121,7 +121,7 @@ impl<'text> Rest<'text> {
         Ok(())
     }
 
-    fn extras(&mut self) -> Read {
+    fn extras(&mut self) -> ParseResult {
         self.space();
         if self.takes("]") {
             return Ok(());
@@ -138,7 +138,7 @@ impl<'text> Rest<'text> {
     }
 
     /// The specifiers of `Requires-Python`.
-    fn python(&mut self) -> Read {
+    fn python(&mut self) -> ParseResult {
         while !self.0.is_empty() {
             let mut after = Rest(self.0);
             let operator = after.take_while(is_of_operator);
@@ -162,7 +162,7 @@ impl<'text> Rest<'text> {
     }
 
     /// Any number of specifiers; a comma may follow the last.
-    fn specifiers(&mut self) -> Read {
+    fn specifiers(&mut self) -> ParseResult {
         while self.0.starts_with(is_of_operator) {
             let mut after = Rest(self.0);
             let operator = after.take_while(is_of_operator);
@@ -179,7 +179,7 @@ impl<'text> Rest<'text> {
         Ok(())
     }
 
-    fn marker(&mut self, nesting_left: usize) -> Read {
+    fn marker(&mut self, nesting_left: usize) -> ParseResult {
         loop {
             self.space();
             if self.takes("(") {
@@ -200,7 +200,7 @@ impl<'text> Rest<'text> {
         }
     }
 
-    fn operand(&mut self) -> Read {
+    fn operand(&mut self) -> ParseResult {
         for quote in ["'", "\""] {
             if let Some(quoted) = self.0.strip_prefix(quote) {
                 let (_, rest) = quoted.split_once(quote).ok_or("a quoted text that ends")?;
@@ -212,7 +212,7 @@ impl<'text> Rest<'text> {
         if is_known { Ok(()) } else { Err("the name of a marker, or a quoted text,") }
     }
 
-    fn operator(&mut self) -> Read {
+    fn operator(&mut self) -> ParseResult {
         if self.takes_word("in") {
             return Ok(());
         }
@@ -228,7 +228,7 @@ impl<'text> Rest<'text> {
         self.take_while(|c| matches!(c, ' ' | '\t'));
     }
 
-    fn expect(&mut self, text: &str, expected: &'static str) -> Read {
+    fn expect(&mut self, text: &str, expected: &'static str) -> ParseResult {
         if self.takes(text) { Ok(()) } else { Err(expected) }
     }
 

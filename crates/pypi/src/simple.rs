@@ -15,8 +15,8 @@ use reply::Reply;
 
 use self::merged::{MergedPage, merged_page};
 use crate::inherit::{ProjectView, ResolutionOrder};
-use crate::osv::Judged;
-use crate::policy::{Hidden, Judge, VisibleProjects, Warnings};
+use crate::osv::AdvisoryStamp;
+use crate::policy::{HiddenFiles, Judge, VisibleProjects, Warnings};
 use crate::upstream::Locations;
 use crate::url::encoded;
 use crate::{ProjectName, StageName};
@@ -47,7 +47,7 @@ impl PageForm {
 
 /// A rendered page, and what a policy left out of it.
 #[derive(Clone, Debug)]
-pub struct Rendered {
+pub struct RenderedPage {
     /// The page.
     pub reply: Reply,
     /// When it is out of date although nothing was changed: a file is no longer refused. `None`: never.
@@ -56,14 +56,14 @@ pub struct Rendered {
     pub hidden_files: u64,
     /// The records of malware and vulnerabilities that decided: when others are published, the page is out of date. `None` if
     /// none did.
-    pub judged: Option<Judged>,
+    pub judged: Option<AdvisoryStamp>,
     /// The upstream's serial of the page, if it is the page of a mirror itself.
     pub last_serial: Option<u64>,
 }
 
-impl Rendered {
-    pub(crate) fn of(form: PageForm, text: String, hidden: &Hidden) -> Rendered {
-        Rendered {
+impl RenderedPage {
+    pub(crate) fn of(form: PageForm, text: String, hidden: &HiddenFiles) -> RenderedPage {
+        RenderedPage {
             reply: Reply::tagged(form.content_type(), text),
             expires_at: hidden.until(),
             hidden_files: hidden.files(),
@@ -73,16 +73,20 @@ impl Rendered {
     }
 
     /// A list, which is out of date as soon as `listed` is.
-    pub(crate) fn of_list(form: PageForm, text: String, listed: &VisibleProjects<'_>) -> Rendered {
-        Rendered {
+    pub(crate) fn of_list(
+        form: PageForm,
+        text: String,
+        listed: &VisibleProjects<'_>,
+    ) -> RenderedPage {
+        RenderedPage {
             expires_at: listed.until(),
             judged: listed.judged().cloned(),
-            ..Rendered::of(form, text, &Hidden::default())
+            ..RenderedPage::of(form, text, &HiddenFiles::default())
         }
     }
 
     /// The page, which is out of date when an exception ends, too, and when other records count than this judge asked.
-    pub(crate) fn until(mut self, judge: Option<&Judge<'_>>) -> Rendered {
+    pub(crate) fn until(mut self, judge: Option<&Judge<'_>>) -> RenderedPage {
         let until = judge.and_then(Judge::exceptions_until);
         self.expires_at = [self.expires_at, until].into_iter().flatten().min();
         self.judged = judge.and_then(Judge::judged).cloned();
@@ -182,7 +186,7 @@ pub(crate) fn project_page(
     form: PageForm,
     links: Links<'_>,
     judge: Option<&Judge<'_>>,
-) -> Rendered {
+) -> RenderedPage {
     let blocked = view.blocked_mirrors();
     let (own, upstream, apart) = (Some(view), &[], &[]);
     merged_page(&MergedPage { order, own, upstream, blocked, apart, project, judge }, form, links)
@@ -192,7 +196,7 @@ pub(crate) fn project_page(
 fn human_lead(
     order: &ResolutionOrder<'_>,
     blocked_mirrors: &[&StageName],
-    hidden: &Hidden,
+    hidden: &HiddenFiles,
     warnings: &Warnings,
     prefix: &str,
     project: &str,
@@ -273,7 +277,7 @@ fn push_status(page: &mut String, status: Option<(&str, Option<&str>)>) {
 }
 
 /// What a policy hides, under our own key: the interface reserves keys with an underscore for the server.
-fn push_hidden(page: &mut String, hidden: &Hidden) {
+fn push_hidden(page: &mut String, hidden: &HiddenFiles) {
     if !hidden.is_empty() {
         _ = write!(page, ",\"_hidden\":{}", hidden.to_json());
     }
@@ -285,12 +289,12 @@ pub(crate) fn list_page(
     form: PageForm,
     links: Links<'_>,
     now: Timestamp,
-) -> Rendered {
+) -> RenderedPage {
     if form != PageForm::Human {
         return merged::merged_list(order, &[], form, links, now);
     }
     let listed = VisibleProjects::of(order, now);
-    Rendered::of_list(form, list_human(order, &listed, links), &listed)
+    RenderedPage::of_list(form, list_human(order, &listed, links), &listed)
 }
 
 /// Says how many projects policies hide, to people.

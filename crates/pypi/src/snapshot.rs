@@ -13,7 +13,7 @@ use crate::names::Names;
 use crate::osv::LiveAdvisories;
 use crate::project::Project;
 use crate::record::{
-    Shared, StoredFile, Subject, file_key, project_key, read_file, read_project, read_stage,
+    SharedParts, StoredFile, Subject, file_key, project_key, read_file, read_project, read_stage,
     read_version, stage_key, version_key, write_file, write_gone, write_project, write_stage,
     write_version,
 };
@@ -690,7 +690,7 @@ impl Project {
         let place =
             self.files.binary_search_by(|file| file.filename_bytes().cmp(filename.as_bytes()));
         let (Ok(at) | Err(at)) = place;
-        let shared = Shared { files: &self.files, at };
+        let shared = SharedParts { files: &self.files, at };
         let body = record.body.as_ref();
         let read = body.map(|body| read_file(filename, record.serial, body, &shared)).transpose();
         let (file, gone, outcome) = match read {

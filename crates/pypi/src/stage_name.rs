@@ -90,7 +90,7 @@ impl FromStr for StageName {
     /// Parses `user/index`. Slashes around it are ignored, as people copy names from URLs.
     fn from_str(text: &str) -> Result<StageName, StageNameError> {
         let inner = text.trim_matches('/');
-        let error = || StageNameError::NotTwoSegments(text.chars().take(300).collect());
+        let error = || StageNameError::NotTwoSegments(record::excerpt(text, 300).into());
         let (user, index) = inner.split_once('/').ok_or_else(error)?;
         if index.contains('/') {
             return Err(error());

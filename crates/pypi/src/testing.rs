@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use account::{Identity, Means, Principal, Scopes, User, UserName};
+use account::{AuthMethod, Identity, Principal, Scopes, User, UserName};
 use bytes::Bytes;
 use jiff::Timestamp;
 use record::{Batch, Digest, Key, KeyState, Mismatch, Record, Serial};
@@ -44,7 +44,7 @@ pub(crate) fn now() -> Timestamp {
 
 pub(crate) fn principal(name: &str) -> Principal {
     let user = User::new(user_name(name), now());
-    let (means, scopes) = (Means::Password, Scopes::ALL);
+    let (means, scopes) = (AuthMethod::Password, Scopes::ALL);
     Principal::User(Identity { user: user.into(), means, scopes, limits: None })
 }
 

@@ -178,7 +178,7 @@ fn digest<const BYTES: usize>(
 ) -> Result<Option<[u8; BYTES]>, UploadFormError> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let error = || {
-        let found = text.chars().take(80).collect();
+        let found = record::excerpt(text, 80).into();
         UploadFormError::Digest { field, found, digits: 2 * BYTES }
     };
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);

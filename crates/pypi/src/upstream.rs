@@ -9,8 +9,8 @@
 mod freshness;
 mod html;
 mod json;
+mod mirror_path;
 mod names;
-mod place;
 mod source;
 
 use std::collections::HashMap;
@@ -21,12 +21,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use url::Url;
 
-use self::source::Start;
+use self::source::PageStart;
 use crate::{ProjectName, StatusMarker};
 
-pub use self::freshness::{Blame, Breaker, Outage, Standing, standing};
+pub use self::freshness::{Blame, Breaker, Freshness, Outage, standing};
+pub use self::mirror_path::{MirrorPath, link_of, projects_of};
 pub use self::names::UpstreamNames;
-pub use self::place::{Place, link_of, projects_of};
 
 /// The value of `Accept`: JSON first, then HTML by its two names.
 pub const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1";
@@ -115,7 +115,7 @@ impl PageFormat {
             Some(b'{') => Ok(PageFormat::Json),
             Some(b'<') => Ok(PageFormat::Html),
             _ => {
-                let shown: String = content_type.chars().take(100).collect();
+                let shown = record::excerpt(content_type, 100);
                 Err(PageError(format!(
                     "neither JSON nor HTML, with the content type `{shown}`; one of both was expected"
                 )))
@@ -150,7 +150,7 @@ impl UpstreamPage {
         body: &mut dyn Read,
         base: &Url,
     ) -> Result<UpstreamPage, PageError> {
-        let body = Start::of(body).map_err(PageError::new)?;
+        let body = PageStart::of(body).map_err(PageError::new)?;
         match PageFormat::of(content_type, &body.bytes)? {
             PageFormat::Json => json::read(body, base),
             PageFormat::Html => html::page(content_type, body, base),
@@ -159,7 +159,7 @@ impl UpstreamPage {
 
     /// Leaves out files of other projects, by their names: no request for one would lead to this page.
     pub fn keep_files_of(&mut self, project: &ProjectName) {
-        self.files.retain(|file| place::may_be_of(&file.filename, project));
+        self.files.retain(|file| mirror_path::may_be_of(&file.filename, project));
     }
 
     /// Notes when each file without an upload time was first seen: as in `before`, or now. What upstream itself says of that is
@@ -215,7 +215,7 @@ impl UpstreamPage {
     }
 
     /// The file at this place, and whether its metadata is meant rather than itself.
-    pub fn file_at(&self, place: &Place<'_>) -> Option<(&UpstreamFile, bool)> {
+    pub fn file_at(&self, place: &MirrorPath<'_>) -> Option<(&UpstreamFile, bool)> {
         let found = |is_metadata| {
             // Their URLs are read one by one, for every request.
             let named = self.files.iter().filter(|file| place.is_named(file, is_metadata));

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use sha2::Digest as _;
 
+use crate::excerpt::excerpt;
+
 /// The SHA-256 of some bytes; written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -74,7 +76,7 @@ impl FromStr for Digest {
         let mut bytes = [0; 32];
         match hex::decode_to_slice(text, &mut bytes) {
             Ok(()) => Ok(Digest(bytes)),
-            Err(_) => Err(DigestError(text.chars().take(80).collect())),
+            Err(_) => Err(DigestError(excerpt(text, 80).to_owned())),
         }
     }
 }

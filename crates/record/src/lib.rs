@@ -10,6 +10,7 @@
 mod batch;
 mod change;
 mod digest;
+mod excerpt;
 mod form;
 mod key;
 mod serial;
@@ -18,6 +19,7 @@ mod text;
 pub use batch::{Batch, Expected, KeyState, Mismatch, Write};
 pub use change::ChangeKind;
 pub use digest::{Digest, DigestError, Hasher};
+pub use excerpt::{escaped_excerpt, excerpt, shortened};
 pub use form::{UnreadableReason, UnreadableRecord, check_form, read_body, write_body};
 pub use key::{Key, KeyError};
 pub use serial::{Serial, SerialError};

@@ -14,14 +14,14 @@ use self::code::Code;
 /// The places where a body probably repeats earlier text. A wrong place costs some size, but the body stays right.
 #[derive(Clone, Debug, Default)]
 pub struct Outline {
-    places: Vec<Place>,
+    places: Vec<MatchPlace>,
     /// The last place.
     end: usize,
 }
 
 /// A place in a body.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct MatchPlace {
     /// The bytes since the place before.
     gap: u16,
     /// How far back the same text is; 0 if it is nowhere.
@@ -43,10 +43,10 @@ impl Outline {
             return;
         }
         while at - self.end > usize::from(u16::MAX) {
-            self.places.push(Place { gap: u16::MAX, distance: 0 });
+            self.places.push(MatchPlace { gap: u16::MAX, distance: 0 });
             self.end += usize::from(u16::MAX);
         }
-        self.places.push(Place { gap: (at - self.end) as u16, distance: distance as u16 });
+        self.places.push(MatchPlace { gap: (at - self.end) as u16, distance: distance as u16 });
         self.end = at;
     }
 }
@@ -77,10 +77,10 @@ pub(crate) fn gzip(body: &[u8], outline: &Outline) -> Vec<u8> {
         bits.push(value.into(), count.into());
         bits.flush();
     }
-    let mut recent = Recent::for_places(outline.places.len());
+    let mut recent = RecentMatches::for_places(outline.places.len());
     // How much of the body is encoded, the place to look at, and the distance of the last match.
     let (mut done, mut place, mut last) = (0, 0, 0);
-    for &Place { gap, distance } in &outline.places {
+    for &MatchPlace { gap, distance } in &outline.places {
         place += usize::from(gap);
         let distance = usize::from(distance);
         // If the last match has passed the place, it may go on with another distance.
@@ -116,16 +116,16 @@ pub(crate) fn gzip(body: &[u8], outline: &Outline) -> Vec<u8> {
 }
 
 /// Where matches have ended, by the text that follows. It depends only on the body, so that a body is always encoded alike.
-struct Recent {
+struct RecentMatches {
     /// The lower half of the position, or nothing at all for a body without places.
     positions: Vec<u16>,
 }
 
-impl Recent {
+impl RecentMatches {
     const BITS: u32 = 12;
 
-    fn for_places(count: usize) -> Recent {
-        Recent { positions: vec![0; if count == 0 { 0 } else { 1 << Recent::BITS }] }
+    fn for_places(count: usize) -> RecentMatches {
+        RecentMatches { positions: vec![0; if count == 0 { 0 } else { 1 << RecentMatches::BITS }] }
     }
 
     /// How far back probably the same text is as from `at` on. Remembers `at`.
@@ -133,7 +133,7 @@ impl Recent {
     fn distance(&mut self, body: &[u8], at: usize) -> Option<usize> {
         let word = u64::from_le_bytes(*body.get(at..)?.first_chunk()?);
         // The hash is of the first `FOUND_MIN` bytes.
-        let hash = (word << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - Recent::BITS);
+        let hash = (word << 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RecentMatches::BITS);
         let position = self.positions.get_mut(hash as usize)?;
         let distance = usize::from((at as u16).wrapping_sub(*position));
         *position = at as u16;

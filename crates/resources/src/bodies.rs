@@ -1,6 +1,6 @@
 //! Memory for request bodies: one budget for the whole process, shared fairly between clients.
 //!
-//! a piece of a body arrives -> [`Held::hold`] -> it is kept, or its request is refused with 503 -> [`Held`] is dropped -> the
+//! a piece of a body arrives -> [`HeldMemory::hold`] -> it is kept, or its request is refused with 503 -> [`HeldMemory`] is dropped -> the
 //! memory is free again. Held bytes count, not those that a header announces.
 //!
 //! A client may hold at most half of what others and a reserve leave. The reserve is for clients that hold little, so that a
@@ -31,14 +31,14 @@ const PARSED_AT_ONCE: usize = 2;
 /// The budget.
 #[derive(Debug)]
 pub struct Bodies {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryLedger>,
     /// A turn for each long parse.
     pub parsing: Turns,
 }
 
 /// Who holds memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum MemoryHolder {
     /// An anonymous client at this address.
     Client(ClientKey),
     /// A user, identified by credentials.
@@ -51,7 +51,7 @@ pub enum Holder {
 pub struct NoRoom;
 
 #[derive(Debug)]
-struct Shared {
+struct MemoryLedger {
     bytes_max: usize,
     refused: IntCounter,
     usage: Mutex<Usage>,
@@ -63,21 +63,21 @@ struct Usage {
     /// Of these, the bytes of clients without credentials.
     strangers_bytes: usize,
     /// Holders of at least one byte.
-    by_holder: HashMap<Holder, usize>,
+    by_holder: HashMap<MemoryHolder, usize>,
 }
 
 /// Memory of one request, given back when this is dropped.
 #[derive(Debug)]
-pub struct Held {
-    shared: Arc<Shared>,
-    holder: Holder,
+pub struct HeldMemory {
+    shared: Arc<MemoryLedger>,
+    holder: MemoryHolder,
     bytes: usize,
 }
 
 impl Bodies {
     /// A budget of this many bytes, of which none are held; counts refusals in `refused`.
     pub fn new(bytes_max: usize, refused: IntCounter) -> Bodies {
-        let shared = Shared { bytes_max, refused, usage: Mutex::default() };
+        let shared = MemoryLedger { bytes_max, refused, usage: Mutex::default() };
         Bodies { shared: Arc::new(shared), parsing: Turns::new(PARSED_AT_ONCE) }
     }
 
@@ -85,14 +85,14 @@ impl Bodies {
     ///
     /// # Errors
     /// [`NoRoom`].
-    pub fn begin(&self, holder: Holder) -> Result<Held, NoRoom> {
-        let mut held = Held { shared: self.shared.clone(), holder, bytes: 0 };
+    pub fn begin(&self, holder: MemoryHolder) -> Result<HeldMemory, NoRoom> {
+        let mut held = HeldMemory { shared: self.shared.clone(), holder, bytes: 0 };
         held.hold(0)?;
         Ok(held)
     }
 
     /// The largest body that this holder can send while no other has any: for a moment one and a half times as much is held.
-    pub fn single_bytes_max(&self, holder: &Holder) -> usize {
+    pub fn single_bytes_max(&self, holder: &MemoryHolder) -> usize {
         // Three eighths, and two thirds of these.
         (self.shared.whole(holder) / 4).saturating_sub(REQUEST_BYTES)
     }
@@ -103,7 +103,7 @@ impl Bodies {
     }
 }
 
-impl Held {
+impl HeldMemory {
     /// Holds this many bytes from now on, instead of what it held before.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         let shared = self.shared.clone();
         // Less is never refused.
@@ -122,25 +122,25 @@ impl Drop for Held {
     }
 }
 
-impl Shared {
+impl MemoryLedger {
     fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The budget for this kind of holders.
-    fn whole(&self, holder: &Holder) -> usize {
+    fn whole(&self, holder: &MemoryHolder) -> usize {
         match holder {
-            Holder::Client(_) => self.bytes_max / 2,
-            Holder::User(_) => self.bytes_max,
+            MemoryHolder::Client(_) => self.bytes_max / 2,
+            MemoryHolder::User(_) => self.bytes_max,
         }
     }
 
     /// What is free for this kind of holders.
-    fn free(&self, usage: &Usage, holder: &Holder) -> usize {
+    fn free(&self, usage: &Usage, holder: &MemoryHolder) -> usize {
         let free = self.bytes_max.saturating_sub(usage.bytes);
         match holder {
-            Holder::User(_) => free,
-            Holder::Client(_) => {
+            MemoryHolder::User(_) => free,
+            MemoryHolder::Client(_) => {
                 free.min((self.bytes_max / 2).saturating_sub(usage.strangers_bytes))
             }
         }
@@ -148,7 +148,7 @@ impl Shared {
 }
 
 impl Usage {
-    fn change(&mut self, held: &mut Held, bytes: usize) -> Result<(), NoRoom> {
+    fn change(&mut self, held: &mut HeldMemory, bytes: usize) -> Result<(), NoRoom> {
         let own = self.by_holder.get(&held.holder).copied().unwrap_or_default();
         let own = own - held.bytes + bytes;
         if bytes > held.bytes {
@@ -163,7 +163,7 @@ impl Usage {
             }
         }
         self.bytes = self.bytes - held.bytes + bytes;
-        if let Holder::Client(_) = held.holder {
+        if let MemoryHolder::Client(_) = held.holder {
             self.strangers_bytes = self.strangers_bytes - held.bytes + bytes;
         }
         match own {
@@ -185,16 +185,16 @@ mod tests {
         Bodies::new(BYTES_MAX, IntCounter::new("refused", "refused").expect("a name"))
     }
 
-    fn stranger(number: u32) -> Holder {
-        Holder::Client(ClientKey::Ipv4(number))
+    fn stranger(number: u32) -> MemoryHolder {
+        MemoryHolder::Client(ClientKey::Ipv4(number))
     }
 
-    fn user(name: &str) -> Holder {
-        Holder::User(name.parse().expect("a name"))
+    fn user(name: &str) -> MemoryHolder {
+        MemoryHolder::User(name.parse().expect("a name"))
     }
 
     /// Begins requests until there is no room.
-    fn fill(bodies: &Bodies, holder: &Holder, bytes: usize) -> Vec<Held> {
+    fn fill(bodies: &Bodies, holder: &MemoryHolder, bytes: usize) -> Vec<HeldMemory> {
         let begin = || {
             let mut held = bodies.begin(holder.clone()).ok()?;
             held.hold(bytes).ok()?;
@@ -203,7 +203,7 @@ mod tests {
         std::iter::from_fn(begin).take(BYTES_MAX).collect()
     }
 
-    fn bytes(held: &[Held]) -> usize {
+    fn bytes(held: &[HeldMemory]) -> usize {
         held.iter().map(|held| held.bytes).sum()
     }
 

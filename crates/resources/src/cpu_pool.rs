@@ -22,7 +22,7 @@ const NICENESS: i32 = 19;
 /// A fixed number of threads with a bounded queue.
 #[derive(Debug)]
 pub struct CpuPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -59,7 +59,7 @@ pub struct Counters {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     queue: Mutex<Queue>,
     /// Signals every new job, and the stop.
     changed: Condvar,
@@ -69,7 +69,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedJob>,
     /// Threads without work: a job that one of them will take at once does not wait.
     idle: usize,
     next_number: u64,
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-struct Waiting {
+struct QueuedJob {
     number: u64,
     job: Box<dyn FnOnce() + Send>,
 }
@@ -93,7 +93,7 @@ impl CpuPool {
     /// # Errors
     /// If the system cannot start a thread.
     pub fn start(threads: usize, queue_max: usize, counters: Counters) -> io::Result<CpuPool> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             queue: Mutex::default(),
             changed: Condvar::new(),
             queue_max,
@@ -127,7 +127,7 @@ impl CpuPool {
             // If the caller has gone, nobody receives the result.
             let _ = result.send(outcome);
         }))?;
-        let _place = Place { shared: &self.shared, number };
+        let _place = QueuePlace { shared: &self.shared, number };
         match computed.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(_)) => Err(PoolError::Panicked),
@@ -159,7 +159,7 @@ impl Drop for CpuPool {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -176,7 +176,7 @@ impl Shared {
         }
         let number = queue.next_number;
         queue.next_number += 1;
-        queue.waiting.push_back(Waiting { number, job });
+        queue.waiting.push_back(QueuedJob { number, job });
         self.note(&queue);
         drop(queue);
         self.changed.notify_one();
@@ -223,12 +223,12 @@ impl Shared {
 }
 
 /// A job's place in the queue; dropping this removes the job.
-struct Place<'pool> {
-    shared: &'pool Shared,
+struct QueuePlace<'pool> {
+    shared: &'pool PoolState,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         // Numbers ascend, as jobs are queued in this order.

@@ -16,18 +16,18 @@ pub struct FreeSpace {
     places: Vec<PathBuf>,
     /// The floor; 0 if there is none.
     pub bytes_min: u64,
-    lately: Mutex<Lately>,
+    lately: Mutex<LastLook>,
 }
 
 #[derive(Debug, Default)]
-struct Lately {
+struct LastLook {
     looked_at: Option<Instant>,
-    free: Option<Free>,
+    free: Option<FreeDisk>,
 }
 
 /// The disk with the least free space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Free {
+pub struct FreeDisk {
     /// A directory on it.
     pub place: PathBuf,
     /// Free bytes there.
@@ -41,7 +41,7 @@ impl FreeSpace {
     }
 
     /// The disk with the least free space; `None` if that is not known.
-    pub async fn look(self: &Arc<Self>) -> Option<Free> {
+    pub async fn look(self: &Arc<Self>) -> Option<FreeDisk> {
         {
             let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
@@ -59,18 +59,18 @@ impl FreeSpace {
     }
 
     /// The free space, if it is below the floor.
-    pub async fn shortage(self: &Arc<Self>) -> Option<Free> {
+    pub async fn shortage(self: &Arc<Self>) -> Option<FreeDisk> {
         if self.bytes_min == 0 {
             return None;
         }
         self.look().await.filter(|free| free.bytes < self.bytes_min)
     }
 
-    fn ask(&self) -> Option<Free> {
+    fn ask(&self) -> Option<FreeDisk> {
         let frees = self
             .places
             .iter()
-            .filter_map(|place| Some(Free { place: place.clone(), bytes: free_bytes(place)? }));
+            .filter_map(|place| Some(FreeDisk { place: place.clone(), bytes: free_bytes(place)? }));
         frees.min_by_key(|free| free.bytes)
     }
 }

@@ -62,7 +62,7 @@ impl Turns {
 
 /// The share of one kind of work in threads that others use, too, and in the queue for them.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct ThreadShare {
     /// Work that runs or waits for its turn.
     places: Turns,
     places_max: usize,
@@ -70,21 +70,21 @@ pub struct Share {
     pub turns: Turns,
 }
 
-impl Share {
+impl ThreadShare {
     /// `turns_max` pieces of work at once, while at most `waiting_max` others wait.
-    pub fn new(turns_max: usize, waiting_max: usize) -> Share {
+    pub fn new(turns_max: usize, waiting_max: usize) -> ThreadShare {
         let places_max = turns_max + waiting_max;
-        Share { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
+        ThreadShare { places: Turns::new(places_max), places_max, turns: Turns::new(turns_max) }
     }
 
     /// Half of the threads and half of the queue; of the threads, at least one.
-    pub fn half(threads: usize, queue_max: usize) -> Share {
-        Share::new((threads / 2).max(1), queue_max / 2)
+    pub fn half(threads: usize, queue_max: usize) -> ThreadShare {
+        ThreadShare::new((threads / 2).max(1), queue_max / 2)
     }
 
     /// One piece of work at a time, while at most `waiting_max` others wait.
-    pub fn one(waiting_max: usize) -> Share {
-        Share::new(1, waiting_max)
+    pub fn one(waiting_max: usize) -> ThreadShare {
+        ThreadShare::new(1, waiting_max)
     }
 
     /// The result of `look`, at once or when it is our turn; else that of `make`, on a thread that may take long. So concurrent
@@ -209,11 +209,11 @@ mod tests {
     #[tokio::test]
     async fn what_many_want_is_made_once() {
         use std::sync::Mutex;
-        let share = Share::one(2);
+        let share = ThreadShare::one(2);
         let made: Arc<Mutex<Option<u32>>> = Arc::default();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
-        let ask = |share: &Share, make: Box<dyn FnOnce() -> u32 + Send>| {
+        let ask = |share: &ThreadShare, make: Box<dyn FnOnce() -> u32 + Send>| {
             let (share, looked, made) = (share.clone(), made.clone(), made.clone());
             async move {
                 let make = move || {

@@ -41,19 +41,19 @@ pub struct Arrival {
 
 /// What a source hands over.
 #[derive(Debug)]
-pub enum News {
+pub enum SourceNews {
     /// Everything.
     Dump(Arrival),
     /// Changes of some package bases.
     Changes(Update),
 }
 
-impl News {
+impl SourceNews {
     /// The dump, if it is one.
     pub fn dump(self) -> Option<Arrival> {
         match self {
-            News::Dump(arrival) => Some(arrival),
-            News::Changes(_) => None,
+            SourceNews::Dump(arrival) => Some(arrival),
+            SourceNews::Changes(_) => None,
         }
     }
 }

@@ -3,8 +3,8 @@
 //! [`Gate`]: has anything changed? -> [`Pushes`]: none is running -> then, in one consistent snapshot ([`Transaction`]),
 //!
 //! - the first time, and from time to time, [`Catalogue`] after [`Catalogue`], a thousand packages each, until all tables are
-//!   read -> a dump in a spool file -> [`News::Dump`]
-//! - else [`LastRead`]: which package bases differ? -> [`Catalogue`] of these alone -> [`News::Changes`]
+//!   read -> a dump in a spool file -> [`SourceNews::Dump`]
+//! - else [`LastRead`]: which package bases differ? -> [`Catalogue`] of these alone -> [`SourceNews::Changes`]
 //!
 //! The database is only read. After an error the next poll connects again, and the served snapshot stays.
 //! `docs/aur-database.md` says what was tried on a real MariaDB.
@@ -20,7 +20,7 @@ use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, MySqlConnection};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{News, SourceError, SourceOptions, Update};
+use super::{SourceError, SourceNews, SourceOptions, Update};
 
 mod catalogue;
 mod digests;
@@ -64,15 +64,15 @@ const INTERVALS_UNTIL_ALL: u32 = 12;
 
 /// A package base with packages that were new at this time.
 #[derive(Debug)]
-struct Recent {
+struct NewBase {
     at: Instant,
     /// The sum of what belonged to its packages when they were read last, if it was asked for then.
     parts: Option<i64>,
 }
 
-impl Recent {
-    fn new(at: Instant) -> Recent {
-        Recent { at, parts: None }
+impl NewBase {
+    fn new(at: Instant) -> NewBase {
+        NewBase { at, parts: None }
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct DatabaseWatch {
     /// The highest number of a package at the last read.
     last_package: Option<i64>,
     /// Bases with packages that were new a short time ago.
-    recent: HashMap<i64, Recent>,
+    recent: HashMap<i64, NewBase>,
     /// Bases that had lost all packages at this time, and are still shown with them.
     emptied: HashMap<i64, Instant>,
     /// When all digests were compared.
@@ -176,7 +176,7 @@ impl DatabaseWatch {
 
     /// Asks whether anything has changed, and reads it if so. If that was not checked for as long as the interval, compares all
     /// tables; the first time, and with `force`, reads everything. `None` if the last accepted state is current.
-    pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
+    pub(crate) async fn poll(&mut self, force: bool) -> Result<Option<SourceNews>, SourceError> {
         // A poll that is dropped on its way leaves no connection in an unknown state.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -218,7 +218,7 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         force: bool,
-    ) -> Result<Option<News>, SourceError> {
+    ) -> Result<Option<SourceNews>, SourceError> {
         let bound = self.options.response_header_timeout.min(ANSWER_TIME_MAX);
         let asking = self.gate.look(connection, self.last_package.map(pushes::state_after));
         let (moved, mut pushed) = match timeout(bound, asking).await {
@@ -272,8 +272,8 @@ impl DatabaseWatch {
                 }
             };
             match read {
-                Read::Break(news) => return Ok(news),
-                Read::Continue(()) => is_waited_for = true,
+                ReadOutcome::Break(news) => return Ok(news),
+                ReadOutcome::Continue(()) => is_waited_for = true,
             }
         }
     }
@@ -296,14 +296,14 @@ impl DatabaseWatch {
         &mut self,
         connection: &mut MySqlConnection,
         pushes: &mut Pushes,
-    ) -> Result<Read, SourceError> {
+    ) -> Result<ReadOutcome, SourceError> {
         self.is_all_wanted = true;
         let started_at = Instant::now();
         let (read, held) = loop {
             let bound = self.options.transfer_time_max;
             let reading = timeout(bound, self.read_everything(connection, pushes)).await;
             let read = reading.map_err(|_| self.timed_out("reading the tables", bound))??;
-            let Some((read, held)) = read else { return Ok(Read::Continue(())) };
+            let Some((read, held)) = read else { return Ok(ReadOutcome::Continue(())) };
             let has_lost = self.held.as_ref().is_some_and(|before| before.has_lost(&held));
             if !has_lost || started_at.elapsed() >= self.options.emptied_wait {
                 break (read, held);
@@ -313,7 +313,7 @@ impl DatabaseWatch {
         let now = Instant::now();
         self.recent.retain(|_, recent| now - recent.at < RECENT);
         self.recent.values_mut().for_each(|recent| recent.parts = None);
-        self.recent.extend(read.recent.into_iter().map(|base| (base, Recent::new(now))));
+        self.recent.extend(read.recent.into_iter().map(|base| (base, NewBase::new(now))));
         self.last_package = Some(read.last_package);
         let (origin, fingerprint) = (self.url.to_string(), self.fingerprint.clone());
         let (arrival, digest) =
@@ -325,11 +325,11 @@ impl DatabaseWatch {
         let digest = Some(digest);
         // A state that was handed out and not accepted is handed out again.
         if self.accepted == digest && self.handed_out == digest && !self.is_handed_out {
-            return Ok(Read::Break(None));
+            return Ok(ReadOutcome::Break(None));
         }
         self.handed_out = digest;
         (self.is_handed_out, self.were_changes) = (true, false);
-        Ok(Read::Break(Some(News::Dump(arrival))))
+        Ok(ReadOutcome::Break(Some(SourceNews::Dump(arrival))))
     }
 
     /// Reads all tables in one transaction, some packages at a time. `None` if a push is running.
@@ -387,7 +387,7 @@ impl DatabaseWatch {
         pushes: &mut Pushes,
         tables: Tables,
         is_due: bool,
-    ) -> Result<Read, SourceError> {
+    ) -> Result<ReadOutcome, SourceError> {
         self.recent.retain(|_, recent| recent.at.elapsed() < RECENT);
         let recent: Vec<i64> = match tables.has_parts() {
             true => self.recent.keys().copied().collect(),
@@ -424,7 +424,7 @@ impl DatabaseWatch {
             self.held = Some(held);
             return match have_ended {
                 true => self.read_all(connection, pushes).await,
-                false => Ok(Read::Continue(())),
+                false => Ok(ReadOutcome::Continue(())),
             };
         };
         let now = Instant::now();
@@ -434,7 +434,7 @@ impl DatabaseWatch {
         let last_package = self.last_package.unwrap_or(0);
         let is_new = |package: &&catalogue::Package| package.id > last_package;
         let new = part.packages.iter().filter(is_new);
-        self.recent.extend(new.map(|package| (package.base, Recent::new(now))));
+        self.recent.extend(new.map(|package| (package.base, NewBase::new(now))));
         // Those that were not asked for may have changed since they were.
         let parts_of = |base: &i64| tables.have_pushes().then(|| difference.parts_of(*base));
         for base in difference.bases.iter().chain(&recent) {
@@ -474,12 +474,12 @@ impl DatabaseWatch {
         self.held = Some(held);
         self.is_all_wanted = false;
         if changes.bases.is_empty() && changes.users.is_none() && popularities.is_empty() {
-            return Ok(Read::Break(None));
+            return Ok(ReadOutcome::Break(None));
         }
         // The last dump is no longer the served state.
         self.handed_out = None;
         (self.is_handed_out, self.were_changes) = (true, true);
-        Ok(Read::Break(Some(News::Changes(Update {
+        Ok(ReadOutcome::Break(Some(SourceNews::Changes(Update {
             changes,
             popularities,
             origin: self.url.to_string(),
@@ -514,7 +514,7 @@ impl DatabaseWatch {
 }
 
 /// What is new, if anything is; or a push is running, so that nothing was read.
-type Read = ControlFlow<Option<News>>;
+type ReadOutcome = ControlFlow<Option<SourceNews>>;
 
 /// The result of reading all tables.
 struct ReadEverything {

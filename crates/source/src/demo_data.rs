@@ -74,12 +74,12 @@ fn created(path: &Path) -> io::Result<File> {
 }
 
 /// Writes to the dump, and to the statements if there are any.
-struct Both<W, S: Write> {
+struct TeeWriter<W, S: Write> {
     dump: W,
     sql: Option<SqlWriter<S>>,
 }
 
-impl<W: Write, S: Write> Write for Both<W, S> {
+impl<W: Write, S: Write> Write for TeeWriter<W, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.dump.write_all(bytes)?;
         if let Some(sql) = &mut self.sql {
@@ -99,7 +99,7 @@ fn write_to<W: Write>(
     sql: Option<SqlWriter<impl Write>>,
     progress: &mut dyn FnMut(u32),
 ) -> io::Result<W> {
-    let mut out = Both { dump, sql };
+    let mut out = TeeWriter { dump, sql };
     demo::write_dump(recipe, &mut out, progress)?;
     if let Some(sql) = out.sql {
         sql.finish()?;

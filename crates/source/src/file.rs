@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::SourceError;
 use super::arrival::{Arrival, Stamp};
-use looks::Found;
+use looks::PathState;
 
 /// How long a very young new file is watched before it counts as complete.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ pub(crate) struct FileWatch {
     /// The error that was reported last, so that it is not reported at each look.
     trouble: Option<String>,
     /// What was there, if the next look has an outcome only when that changes.
-    unchanged: Option<Found>,
+    unchanged: Option<PathState>,
 }
 
 impl FileWatch {
@@ -123,7 +123,7 @@ impl FileWatch {
             }
         };
         if Some(stamp) == self.taken && !(force && self.rejected) {
-            self.unchanged = Some(Found::File(stamp));
+            self.unchanged = Some(PathState::File(stamp));
             self.growing = None;
             return Ok(None);
         }
@@ -172,13 +172,13 @@ impl FileWatch {
     }
 
     /// What is there, and as a stamp or an error.
-    async fn find(&self) -> (Result<Stamp, SourceError>, Found) {
+    async fn find(&self) -> (Result<Stamp, SourceError>, PathState) {
         let path = self.path.clone();
         blocking(move || {
             let found = std::fs::metadata(&path);
-            let is = Found::of(&found);
+            let is = PathState::of(&found);
             let stamp = match (found, is) {
-                (_, Found::File(stamp)) => Ok(stamp),
+                (_, PathState::File(stamp)) => Ok(stamp),
                 (Err(cause), _) => Err(SourceError::File { path, cause }),
                 (Ok(_), _) => Err(SourceError::NotAFile { path }),
             };

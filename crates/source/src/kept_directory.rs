@@ -2,14 +2,14 @@
 //!
 //! a new file, written under [`KeptDirectory::aside`] -> renamed by its owner -> [`KeptDirectory::remember`]. `source.json` has what
 //! is remembered, and names the file's digest: if the machine stops between the two renames, that information is not used.
-//! [`copy`] into [`Hashing`] writes a file and computes its digest on the way.
+//! [`copy`] into an [`aur::delta::HashingWriter`] writes a file and computes its digest on the way.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+use aur::delta::HashingWriter;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, Validators};
@@ -27,7 +27,7 @@ pub(crate) struct KeptDirectory {
 
 /// What is remembered about the kept file. Wire form: `source.json`.
 #[derive(Debug, Serialize, Deserialize)]
-struct Remembered {
+struct KeptFileFacts {
     /// SHA-256 of the kept file that the rest is about.
     sha256: String,
     /// The origin for people, without credentials.
@@ -92,7 +92,7 @@ impl KeptDirectory {
             }
             outcome => outcome?,
         };
-        let mut sink = Hashing::new(io::sink());
+        let mut sink = HashingWriter::new(io::sink());
         copy(&mut arrival.reader(), &mut sink, &path, &path)?;
         let sha256 = sink.finish().1;
         arrival.origin = format!("{} (kept)", path.display());
@@ -108,7 +108,7 @@ impl KeptDirectory {
     }
 
     /// If `source.json` is missing or damaged, nothing is remembered, at the cost of one download.
-    fn remembered(&self) -> Option<Remembered> {
+    fn remembered(&self) -> Option<KeptFileFacts> {
         let text = resources::files::read(&self.path.join(REMEMBERED_FILE_NAME)).ok()?;
         serde_json::from_slice(&text).ok()
     }
@@ -119,7 +119,7 @@ impl KeptDirectory {
     /// # Errors
     /// [`SourceError::Write`].
     pub(crate) fn remember(&self, sha256: &str, arrival: &Arrival) -> Result<(), SourceError> {
-        let remembered = Remembered {
+        let remembered = KeptFileFacts {
             sha256: sha256.to_owned(),
             origin: arrival.origin.clone(),
             source_fingerprint: arrival.source_fingerprint.clone(),
@@ -169,34 +169,5 @@ pub(crate) fn copy(
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(cause) => return Err(SourceError::File { path: input_path.to_owned(), cause }),
         }
-    }
-}
-
-/// A writer that hashes the bytes on their way.
-pub(crate) struct Hashing<W> {
-    inner: W,
-    hasher: Sha256,
-}
-
-impl<W: Write> Hashing<W> {
-    pub(crate) fn new(inner: W) -> Hashing<W> {
-        Hashing { inner, hasher: Sha256::new() }
-    }
-
-    /// Returns the inner writer, and the digest in hexadecimal.
-    pub(crate) fn finish(self) -> (W, String) {
-        (self.inner, hex::encode(self.hasher.finalize()))
-    }
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::Compressed;
+use aur::delta::HashingWriter;
 use flate2::bufread::MultiGzDecoder;
 use flate2::{Compression, GzBuilder};
 
 use super::SourceError;
 use super::arrival::{Arrival, ArrivalKind, FileReader, Stamp};
-use super::kept_directory::{COPY_BUFFER_BYTES, Hashing, KeptDirectory, copy, unwritten};
+use super::kept_directory::{COPY_BUFFER_BYTES, KeptDirectory, copy, unwritten};
 use super::lock::DataDirLock;
 
 /// The name of the kept dump, the AUR's own.
@@ -142,7 +143,7 @@ impl KeptDumpFile {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let file = tempfile::tempfile_in(directory)
             .or_else(|error| tempfile::tempfile().map_err(|_| error))?;
-        let hashing = Compressed::Zstd.write(Hashing::new(&file), |out| {
+        let hashing = Compressed::Zstd.write(HashingWriter::new(&file), |out| {
             io::copy(&mut self.content(), out)?;
             Ok(())
         })?;
@@ -263,7 +264,7 @@ impl KeptDump {
             None => {
                 let file = (OpenOptions::new().read(true).write(true).create_new(true).open(aside))
                     .map_err(unwritten(aside))?;
-                let mut output = Hashing::new(&file);
+                let mut output = HashingWriter::new(&file);
                 if layers == 0 {
                     // The header has no time and no name, so the same dump gives the same bytes.
                     let level = Compression::new(RECOMPRESSION_LEVEL);

@@ -6,9 +6,11 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
+use aur::delta::HashingWriter;
+
 use super::SourceError;
 use super::arrival::Arrival;
-use super::kept_directory::{Hashing, KeptDirectory, copy, unwritten};
+use super::kept_directory::{KeptDirectory, copy, unwritten};
 
 /// The place of the last good arrival. The caller holds the lock of the data directory.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl KeptFile {
         let file = file.map_err(unwritten(&path))?;
         // Made now, so that an error removes the file.
         let mut staged = Staged { path, file, sha256: String::new() };
-        let mut output = Hashing::new(&staged.file);
+        let mut output = HashingWriter::new(&staged.file);
         copy(&mut arrival.reader(), &mut output, &arrival.path, &staged.path)?;
         staged.sha256 = output.finish().1;
         arrival.check_unchanged()?;

@@ -2,7 +2,7 @@
 //! the last good dump in the data directory.
 //!
 //! [`SourceSpec`] -> [`Source`] -> [`Arrival`] -> (the caller builds a snapshot) -> [`KeptDump`]. From a database, changes of
-//! some package bases follow the first arrival: [`News`]. This module handles bytes: it neither parses a dump nor decides
+//! some package bases follow the first arrival: [`SourceNews`]. This module handles bytes: it neither parses a dump nor decides
 //! whether it is good. The caller that builds the snapshot reports the result by [`Source::accepted`] or [`Source::rejected`],
 //! and only then is a dump remembered as seen. No text or log from this module contains a credential.
 //!
@@ -57,7 +57,7 @@ mod spec;
 mod spool;
 mod url;
 
-pub use arrival::{Arrival, FileReader, News, Update};
+pub use arrival::{Arrival, FileReader, SourceNews, Update};
 pub use database::DatabaseUrl;
 pub use error::SourceError;
 pub use kept_dump::{
@@ -74,7 +74,7 @@ use database::DatabaseWatch;
 use file::FileWatch;
 use primary::PrimaryFetch;
 use schedule::Jitter;
-use url::{Spooling, UrlFetch};
+use url::{SpoolWriter, UrlFetch};
 
 /// Shorter intervals are raised to this.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -206,7 +206,8 @@ impl Source {
         let interval = options.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let jitter = options.jitter_seed.map_or_else(Jitter::from_system, Jitter::seeded);
         let (origin, fingerprint) = (spec.to_string(), spec.fingerprint());
-        let spooling = Spooling { origin, fingerprint, options, spool_dir: spool_dir.to_owned() };
+        let spooling =
+            SpoolWriter { origin, fingerprint, options, spool_dir: spool_dir.to_owned() };
         let kind = Kind::Primary(Box::new(PrimaryFetch::new(primary, spooling)));
         Ok(Source::new(spec, kind, interval, jitter))
     }
@@ -265,8 +266,8 @@ impl Source {
     /// # Errors
     /// Any [`SourceError`] except those of keeping. The next poll is then scheduled by [`schedule::delay`], or for a
     /// file at the next look.
-    pub async fn poll(&mut self, force: bool) -> Result<Option<News>, SourceError> {
-        let as_news = |arrival: Option<Arrival>| arrival.map(News::Dump);
+    pub async fn poll(&mut self, force: bool) -> Result<Option<SourceNews>, SourceError> {
+        let as_news = |arrival: Option<Arrival>| arrival.map(SourceNews::Dump);
         let outcome = match &mut self.kind {
             Kind::File(watch) => watch.poll(force).await.map(as_news),
             Kind::Url(fetch) => fetch.poll().await.map(as_news),

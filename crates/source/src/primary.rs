@@ -8,7 +8,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write as _};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aur::delta::Delta;
+use aur::delta::{Delta, HashingWriter};
 use flate2::bufread::MultiGzDecoder;
 use futures_util::future::BoxFuture;
 use reqwest::header::{HeaderMap, LAST_MODIFIED};
@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::SourceError;
 use super::arrival::{Arrival, FileReader, Update, Validators};
-use super::kept_directory::{COPY_BUFFER_BYTES, Hashing};
+use super::kept_directory::COPY_BUFFER_BYTES;
 use super::kept_dump::{GZIP_MAGIC, KEPT_FILE_NAME};
-use super::url::{Spooling, retry_after, text};
+use super::url::{SpoolWriter, retry_after, text};
 
 /// Bytes of a delta, compressed and not. A server sends at most 16 MiB of new text; JSON may escape each byte with six.
 const DELTA_BYTES_MAX: u64 = 128 << 20;
@@ -51,11 +51,11 @@ pub(crate) struct PrimaryFetch {
     served: Option<u64>,
     /// The dump that was accepted last, in any form.
     accepted: Option<Arc<File>>,
-    spooling: Spooling,
+    spooling: SpoolWriter,
 }
 
 /// What a delta came to.
-enum Made {
+enum DeltaOutcome {
     Dump(Box<Arrival>),
     /// The dump that is here already.
     Same,
@@ -64,7 +64,7 @@ enum Made {
 }
 
 impl PrimaryFetch {
-    pub(crate) fn new(primary: Arc<dyn Primary>, spooling: Spooling) -> PrimaryFetch {
+    pub(crate) fn new(primary: Arc<dyn Primary>, spooling: SpoolWriter) -> PrimaryFetch {
         let mut announced = primary.dump();
         // What was announced before counts, too.
         announced.mark_changed();
@@ -105,12 +105,12 @@ impl PrimaryFetch {
         let deadline = Instant::now() + self.spooling.options.transfer_time_max;
         if let Some(accepted) = self.accepted.clone() {
             match self.by_delta(accepted, deadline).await? {
-                Made::Dump(arrival) => return Ok(Some(*arrival)),
-                Made::Same => {
+                DeltaOutcome::Dump(arrival) => return Ok(Some(*arrival)),
+                DeltaOutcome::Same => {
                     self.is_served(dump);
                     return Ok(None);
                 }
-                Made::Nothing => {}
+                DeltaOutcome::Nothing => {}
             }
         }
         let path = format!("/{KEPT_FILE_NAME}");
@@ -124,8 +124,12 @@ impl PrimaryFetch {
     }
 
     /// Makes the primary's dump of the one that is here.
-    async fn by_delta(&self, accepted: Arc<File>, deadline: Instant) -> Result<Made, SourceError> {
-        let Spooling { options, spool_dir, .. } = &self.spooling;
+    async fn by_delta(
+        &self,
+        accepted: Arc<File>,
+        deadline: Instant,
+    ) -> Result<DeltaOutcome, SourceError> {
+        let SpoolWriter { options, spool_dir, .. } = &self.spooling;
         let (directory, bytes_max) = (spool_dir.clone(), options.dump_bytes_max);
         let unpacking = move || unpacked(accepted, &directory, bytes_max);
         let (base, sha256) = match tokio::task::spawn_blocking(unpacking).await {
@@ -158,9 +162,9 @@ impl PrimaryFetch {
         Update { modified_at: delta.modified_at, ..Update::whole(delta) }
     }
 
-    fn no_delta(&self, why: &dyn std::fmt::Display) -> Made {
+    fn no_delta(&self, why: &dyn std::fmt::Display) -> DeltaOutcome {
         tracing::info!(%why, "no delta of the AUR's dump can be used: all of it is fetched");
-        Made::Nothing
+        DeltaOutcome::Nothing
     }
 
     async fn ask(&self, path: &str) -> Result<Response, SourceError> {
@@ -194,7 +198,7 @@ fn unpacked(
         false => Box::new(buffered),
     };
     let file = tempfile::tempfile_in(directory)?;
-    let mut out = Hashing::new(BufWriter::with_capacity(COPY_BUFFER_BYTES, &file));
+    let mut out = HashingWriter::new(BufWriter::with_capacity(COPY_BUFFER_BYTES, &file));
     io::copy(&mut content.by_ref().take(bytes_max), &mut out)?;
     let (mut out, sha256) = out.finish();
     out.flush()?;
@@ -210,19 +214,19 @@ fn made(
     bytes_max: u64,
     directory: &std::path::Path,
     facts: &Update,
-) -> Result<Made, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<DeltaOutcome, Box<dyn std::error::Error + Send + Sync>> {
     let lines = MultiGzDecoder::new(BufReader::new(delta.reader())).take(DELTA_BYTES_MAX);
     let delta = Delta::read(BufReader::new(lines))?;
     if delta.head.from != sha256 {
         return Err(format!("it leads from {}", delta.head.from).into());
     }
     if delta.head.to == sha256 {
-        return Ok(Made::Same);
+        return Ok(DeltaOutcome::Same);
     }
     let arrival = Arrival::spool(directory, facts, |out| {
         delta.apply(base, bytes_max, out).map_err(io::Error::other)
     })?;
-    Ok(Made::Dump(Box::new(arrival)))
+    Ok(DeltaOutcome::Dump(Box::new(arrival)))
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ fn content(arrival: &Arrival) -> Vec<u8> {
 async fn next_dump(source: &mut Source) -> Result<Arrival, SourceError> {
     loop {
         source.wait().await;
-        if let Some(News::Dump(arrival)) = source.poll(false).await? {
+        if let Some(SourceNews::Dump(arrival)) = source.poll(false).await? {
             return Ok(arrival);
         }
     }
@@ -123,7 +123,7 @@ async fn a_rejected_dump_is_asked_for_again_and_sooner() {
     assert_eq!(source.error(), Some("line 1, column 3: expected a name"));
     assert_eq!(source.failures(), 1);
     assert!(due_in(&source) <= schedule::BACKOFF_FIRST);
-    let arrival = source.poll(false).await.unwrap().and_then(News::dump).unwrap();
+    let arrival = source.poll(false).await.unwrap().and_then(SourceNews::dump).unwrap();
     source.accepted(&arrival);
     assert_eq!((source.error(), source.failures()), (None, 0));
     assert!(source.poll(false).await.unwrap().is_none());
@@ -147,7 +147,7 @@ async fn retry_after_is_honoured_and_intervals_change() {
     assert!(due_in(&source) > Duration::from_secs(3000), "{:?}", due_in(&source));
 
     let mut source = open(&format!("{url}/dump"), &kept);
-    let arrival = source.poll(false).await.unwrap().and_then(News::dump).unwrap();
+    let arrival = source.poll(false).await.unwrap().and_then(SourceNews::dump).unwrap();
     source.accepted(&arrival);
     source.set_interval(Duration::from_secs(100_000));
     assert!(due_in(&source) > Duration::from_secs(80_000), "{:?}", due_in(&source));
@@ -196,7 +196,10 @@ async fn a_rejected_file_stays_an_error_until_it_changes() {
     source.rejected("not JSON");
     assert!(source.poll(false).await.unwrap().is_none());
     assert_eq!((source.error(), source.failures()), (Some("not JSON"), 1));
-    assert_eq!(content(&source.poll(true).await.unwrap().and_then(News::dump).unwrap()), b"bad");
+    assert_eq!(
+        content(&source.poll(true).await.unwrap().and_then(SourceNews::dump).unwrap()),
+        b"bad"
+    );
     source.rejected("not JSON");
     assert_eq!(source.failures(), 2);
     fs::write(&path, "[]").unwrap();

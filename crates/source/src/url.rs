@@ -41,12 +41,12 @@ pub(crate) struct UrlFetch {
     client: Client,
     /// The validators of the last accepted dump.
     validators: Validators,
-    spooling: Spooling,
+    spooling: SpoolWriter,
 }
 
 /// Writes the bodies of answers to spool files.
 #[derive(Debug)]
-pub(crate) struct Spooling {
+pub(crate) struct SpoolWriter {
     /// The URL of the source, masked.
     pub(crate) origin: String,
     pub(crate) fingerprint: String,
@@ -63,7 +63,7 @@ impl UrlFetch {
     ) -> Result<UrlFetch, SourceError> {
         let client = client(&url, &options)
             .map_err(|error| SourceError::Client { url: mask_url(&url), cause: reasons(&error) })?;
-        let spooling = Spooling { origin: mask_url(&url), fingerprint, options, spool_dir };
+        let spooling = SpoolWriter { origin: mask_url(&url), fingerprint, options, spool_dir };
         Ok(UrlFetch { url, client, validators: Validators::default(), spooling })
     }
 
@@ -130,7 +130,7 @@ impl UrlFetch {
     }
 }
 
-impl Spooling {
+impl SpoolWriter {
     /// Writes the body, of at most `bytes_max` bytes, to a spool file.
     pub(crate) async fn spool(
         &self,

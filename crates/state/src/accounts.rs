@@ -9,6 +9,7 @@ use article::{ArticleName, ArticleNameError};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, civil};
 use pypi::{ProjectName, ProjectNameError};
+use record::escaped_excerpt;
 use serde_json::{Value, json};
 
 /// A user as an object; `tokens`: how many they have.
@@ -84,7 +85,7 @@ pub fn prefix(text: &str) -> Result<String, LimitError> {
         return Ok(String::new());
     }
     let wrong = |source| {
-        let prefix = text.chars().take(300).collect::<String>().escape_debug().to_string();
+        let prefix = escaped_excerpt(text, 300);
         LimitError::Prefix { prefix, source }
     };
     let inner = text.strip_prefix('/').unwrap_or(text);
@@ -175,8 +176,7 @@ impl FromStr for Expiry {
         {
             return Ok(Expiry::At(midnight.timestamp()));
         }
-        let error =
-            || ExpiryError(text.chars().take(80).collect::<String>().escape_debug().to_string());
+        let error = || ExpiryError(escaped_excerpt(text, 80));
         text.parse().map(Expiry::After).map_err(|_| error())
     }
 }
@@ -202,7 +202,7 @@ impl FromStr for Age {
     type Err = AgeError;
 
     fn from_str(text: &str) -> Result<Age, AgeError> {
-        let error = || text.chars().take(80).collect::<String>().escape_debug().to_string();
+        let error = || escaped_excerpt(text, 80);
         text.trim().parse().map(Age).map_err(|_| AgeError(error()))
     }
 }

@@ -42,11 +42,11 @@ pub struct WrongClock(Difference);
 /// The clocks, as they were compared last.
 pub struct Clocks {
     store: Store,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<KnownDifference>>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownDifference {
     difference: Difference,
     /// When it was, by this machine's clock, and by the one that is never set.
     at: (SystemTime, Instant),
@@ -64,7 +64,7 @@ impl Clocks {
     /// [`WrongClock`]; or a clock of the store cannot be asked.
     pub async fn check(&self) -> anyhow::Result<()> {
         let difference = compare(&self.store).await?;
-        let known = Known { difference, at: (SystemTime::now(), Instant::now()) };
+        let known = KnownDifference { difference, at: (SystemTime::now(), Instant::now()) };
         let before = self.known().replace(known);
         match (difference.judged(), before.map(|before| before.difference.judged())) {
             (Err(error), None | Some(Ok(()))) => tracing::error!("{error}"),
@@ -95,12 +95,12 @@ impl Clocks {
         self.is_right().then(|| now.saturating_sub(FORGET_AFTER).unwrap_or(Timestamp::MIN))
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<KnownDifference>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl KnownDifference {
     /// The difference now, if the other clock went on as time did, and this one may have been set.
     fn difference_now(&self) -> Difference {
         let (at, then) = self.at;
@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_since_is_wrong() {
         let right = Difference { whose: "the database", ahead: SignedDuration::ZERO };
-        let known = |wall: SystemTime| Known { difference: right, at: (wall, Instant::now()) };
+        let known =
+            |wall: SystemTime| KnownDifference { difference: right, at: (wall, Instant::now()) };
         let now = SystemTime::now();
         assert!(known(now).difference_now().judged().is_ok());
         let hour = Duration::from_secs(3_600);

@@ -13,7 +13,7 @@ use store::{
     Store, StoreIdentity,
 };
 
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 use crate::secrets;
 use crate::stored::IDENTITY_KEY;
 use crate::text::counted;
@@ -38,7 +38,7 @@ pub struct Census {
 
 /// What follows from a census of blobs without a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum CensusVerdict {
     /// Give them the name of the records.
     Adopt,
     /// Serve them, but do not sweep until an administrator says whose they are.
@@ -52,7 +52,7 @@ impl Census {
     ///
     /// # Errors
     /// Those of listing.
-    pub async fn take(named: &Named, blobs: &BlobStore) -> Result<Census, BlobError> {
+    pub async fn take(named: &NamedBlobs, blobs: &BlobStore) -> Result<Census, BlobError> {
         let mut census = Census { has_history: named.has_history, ..Census::default() };
         let mut listing = blobs.list();
         while let Some(entry) = listing.try_next().await? {
@@ -67,17 +67,17 @@ impl Census {
 
     /// Whether the blobs, which have no name, belong to the records. Data directories of earlier versions have no name, and
     /// must go on working; blobs that may be another store's must stay.
-    fn verdict(self) -> Verdict {
+    fn verdict(self) -> CensusVerdict {
         let Census { present, missing, unnamed, has_history } = self;
         match (present, missing, unnamed) {
             // Nothing is there that could be anybody else's.
-            (0, 0, 0) => Verdict::Adopt,
+            (0, 0, 0) => CensusVerdict::Adopt,
             // Mostly blobs that the records name; the others are left over from deletions.
-            (1.., ..) if missing <= present && unnamed <= present => Verdict::Adopt,
-            (1.., ..) => Verdict::Serve,
+            (1.., ..) if missing <= present && unnamed <= present => CensusVerdict::Adopt,
+            (1.., ..) => CensusVerdict::Serve,
             // Everything was deleted, and not swept yet; or these are another store's blobs.
-            (0, 0, _) if has_history => Verdict::Serve,
-            _ => Verdict::Refuse,
+            (0, 0, _) if has_history => CensusVerdict::Serve,
+            _ => CensusVerdict::Refuse,
         }
     }
 }
@@ -167,7 +167,7 @@ pub async fn check_without_blobs(
     if records.serial().await? == Serial::ZERO {
         return Ok(());
     }
-    let named = Named::read(records).await?.count();
+    let named = NamedBlobs::read(records).await?.count();
     if named > 0 {
         bail!(
             "the records in {database} name {}, but there are no blobs in `{location}`; nothing was made there. \
@@ -180,7 +180,7 @@ pub async fn check_without_blobs(
 
 /// What records and blobs are to each other, if they may be served together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum StoreMatch {
     /// Both have this name.
     Named(StoreIdentity),
     /// The blobs have none, and get that of the records.
@@ -197,7 +197,7 @@ pub async fn standing(
     store: &Store,
     database: &DatabaseLocation,
     location: &BlobLocation,
-) -> anyhow::Result<Standing> {
+) -> anyhow::Result<StoreMatch> {
     let Store { records, blobs } = store;
     let mut known = of_records(records).await?;
     let found = blobs.identity().await.with_context(|| undecided(location))?;
@@ -207,7 +207,7 @@ pub async fn standing(
     }
     match (known, found) {
         (Some(known), Some(found)) if known == found => {
-            if let Some(Older { found, noted }) = older(store, &known).await? {
+            if let Some(LostCommits { found, noted }) = older(store, &known).await? {
                 bail!(
                     "the records in {database} are an older copy: they are at serial {found}, but the blobs in \
                      `{location}` know that they were at serial {noted}. Writes that were acknowledged are not in \
@@ -216,7 +216,7 @@ pub async fn standing(
                      `larder restore` does not ask for it"
                 );
             }
-            Ok(Standing::Named(known))
+            Ok(StoreMatch::Named(known))
         }
         (Some(known), Some(found)) => bail!(
             "the records in {database} are those of the store {known}, but the blobs in `{location}` belong to the \
@@ -227,11 +227,11 @@ pub async fn standing(
              {found}; nothing was changed. {ADVICE}"
         ),
         (_, None) => {
-            let census = Census::take(&Named::read(records).await?, blobs).await?;
+            let census = Census::take(&NamedBlobs::read(records).await?, blobs).await?;
             match census.verdict() {
-                Verdict::Adopt => Ok(Standing::Nameless),
-                Verdict::Serve => Ok(Standing::Doubtful(census)),
-                Verdict::Refuse => bail!(
+                CensusVerdict::Adopt => Ok(StoreMatch::Nameless),
+                CensusVerdict::Serve => Ok(StoreMatch::Doubtful(census)),
+                CensusVerdict::Refuse => bail!(
                     "the blobs in `{location}` do not say whose they are, and they are not those of the records in \
                      {database}: {census}; nothing was changed. {ADVICE}"
                 ),
@@ -252,7 +252,7 @@ pub async fn settle(
 ) -> anyhow::Result<()> {
     let Store { records, blobs } = store;
     match standing(store, database, location).await? {
-        Standing::Named(known) => {
+        StoreMatch::Named(known) => {
             blobs.bind(&known).await?;
             hold(records, &known)?;
             if let Err(error) = blobs.note_serial(records.serial().await?).await {
@@ -260,8 +260,8 @@ pub async fn settle(
             }
             Ok(())
         }
-        Standing::Nameless => adopt(store, location).await,
-        Standing::Doubtful(census) => {
+        StoreMatch::Nameless => adopt(store, location).await,
+        StoreMatch::Doubtful(census) => {
             hold(records, &make(records).await?)?;
             tracing::error!(
                 "the blobs in `{location}` do not say whose they are, and may be another store's ({census}): \
@@ -280,7 +280,7 @@ fn hold(records: &Records, identity: &StoreIdentity) -> anyhow::Result<()> {
 
 /// Records that lack commits which they once had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Older {
+pub struct LostCommits {
     /// The serial that they are at.
     pub found: Serial,
     /// The serial that is noted beside the blobs.
@@ -291,11 +291,11 @@ pub struct Older {
 ///
 /// # Errors
 /// Those of reading.
-pub async fn older(store: &Store, identity: &StoreIdentity) -> anyhow::Result<Option<Older>> {
+pub async fn older(store: &Store, identity: &StoreIdentity) -> anyhow::Result<Option<LostCommits>> {
     // The note first: it is never ahead of the records, and other processes write on.
     let Some(noted) = store.blobs.highest_serial(identity).await? else { return Ok(None) };
     let found = store.records.serial().await?;
-    Ok((found < noted).then_some(Older { found, noted }))
+    Ok((found < noted).then_some(LostCommits { found, noted }))
 }
 
 async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
@@ -326,7 +326,7 @@ pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
     let Store { records, blobs } = store;
     match (of_records(records).await?, blobs.identity().await?) {
         (Some(known), Some(found)) if known == found => {
-            if let Some(Older { found, noted }) = older(store, &known).await? {
+            if let Some(LostCommits { found, noted }) = older(store, &known).await? {
                 bail!(
                     "nothing was swept: the records are an older copy, at serial {found}, but the blobs know that they \
                      were at serial {noted}. `larder adopt` says that these are the records to go on with"
@@ -360,7 +360,7 @@ pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
 pub async fn claim(
     blobs: &BlobStore,
     identity: &StoreIdentity,
-    named: Option<&Named>,
+    named: Option<&NamedBlobs>,
     location: &BlobLocation,
 ) -> anyhow::Result<()> {
     match blobs.identity().await? {
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(counts: [u64; 3], has_history: bool, expected: Verdict) {
+    fn check(counts: [u64; 3], has_history: bool, expected: CensusVerdict) {
         let [present, missing, unnamed] = counts;
         let census = Census { present, missing, unnamed, has_history };
         assert_eq!(census.verdict(), expected, "{census}");
@@ -399,17 +399,17 @@ mod tests {
 
     #[test]
     fn blobs_without_a_name_are_adopted_where_it_is_safe() {
-        check([0, 0, 0], false, Verdict::Adopt);
-        check([0, 0, 0], true, Verdict::Adopt);
-        check([80, 0, 0], true, Verdict::Adopt);
-        check([80, 3, 80], true, Verdict::Adopt);
+        check([0, 0, 0], false, CensusVerdict::Adopt);
+        check([0, 0, 0], true, CensusVerdict::Adopt);
+        check([80, 0, 0], true, CensusVerdict::Adopt);
+        check([80, 3, 80], true, CensusVerdict::Adopt);
         // Much was deleted, or these are the blobs of two stores.
-        check([5, 0, 80], true, Verdict::Serve);
-        check([1, 2, 0], true, Verdict::Serve);
-        check([0, 0, 80], true, Verdict::Serve);
+        check([5, 0, 80], true, CensusVerdict::Serve);
+        check([1, 2, 0], true, CensusVerdict::Serve);
+        check([0, 0, 80], true, CensusVerdict::Serve);
         // A new database beside another one's blobs; or a volume is not mounted.
-        check([0, 0, 80], false, Verdict::Refuse);
-        check([0, 80, 0], true, Verdict::Refuse);
-        check([0, 1, 80], true, Verdict::Refuse);
+        check([0, 0, 80], false, CensusVerdict::Refuse);
+        check([0, 80, 0], true, CensusVerdict::Refuse);
+        check([0, 1, 80], true, CensusVerdict::Refuse);
     }
 }

@@ -1,6 +1,6 @@
-//! [`Named`]: the blobs that records name, with what the bodies say of them.
+//! [`NamedBlobs`]: the blobs that records name, with what the bodies say of them.
 //!
-//! records -> their lists of blobs -> [`Naming`] -> [`Named`]. Only the list keeps a blob from being swept; the body is used to check
+//! records -> their lists of blobs -> [`NamedBlobsBuilder`] -> [`NamedBlobs`]. Only the list keeps a blob from being swept; the body is used to check
 //! the list and the blob's size. Some 45 bytes of memory for each blob.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ const NAMED_BY_MAX: usize = 5;
 
 /// The blobs that the records of one moment name.
 #[derive(Clone, Debug, Default)]
-pub struct Named {
+pub struct NamedBlobs {
     /// The store's serial at that moment.
     pub serial: Serial,
     /// How many records there are, deleted ones included.
@@ -41,8 +41,8 @@ const TOGETHER_MAX: u64 = if cfg!(test) { 8 } else { 100_000 };
 
 /// Gathers what records name.
 #[derive(Debug)]
-pub struct Naming {
-    named: Named,
+pub struct NamedBlobsBuilder {
+    named: NamedBlobs,
 }
 
 /// A blob that the body of a record speaks of.
@@ -56,13 +56,13 @@ pub struct NamedBlob {
     pub size_bytes: Option<u64>,
 }
 
-impl Named {
+impl NamedBlobs {
     /// The blobs that the records name now.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub async fn read(records: &Records) -> Result<Named, ReadError> {
-        let mut naming = Naming::default();
+    pub async fn read(records: &Records) -> Result<NamedBlobs, ReadError> {
+        let mut naming = NamedBlobsBuilder::default();
         let serial = records.read_after(Serial::ZERO, |record| naming.take(&record)).await?;
         Ok(naming.finish(serial))
     }
@@ -84,7 +84,7 @@ impl Named {
         is_whole.then_some(None).into_iter().chain(firsts.filter(move |_| !is_whole))
     }
 
-    /// [`Named::blobs`] whose digests begin with this byte, or all.
+    /// [`NamedBlobs::blobs`] whose digests begin with this byte, or all.
     pub(crate) fn part(&self, first: Option<u8>) -> impl Iterator<Item = (Digest, Option<u64>)> {
         let parts = self.parts.iter().enumerate();
         let wanted =
@@ -100,13 +100,15 @@ impl Named {
     }
 }
 
-impl Default for Naming {
-    fn default() -> Naming {
-        Naming { named: Named { parts: vec![Vec::new(); PARTS], ..Named::default() } }
+impl Default for NamedBlobsBuilder {
+    fn default() -> NamedBlobsBuilder {
+        NamedBlobsBuilder {
+            named: NamedBlobs { parts: vec![Vec::new(); PARTS], ..NamedBlobs::default() },
+        }
     }
 }
 
-impl Naming {
+impl NamedBlobsBuilder {
     /// Takes in one record.
     pub fn take(&mut self, record: &Record) {
         self.named.records += 1;
@@ -128,7 +130,7 @@ impl Naming {
     }
 
     /// What the records name, which were all that there are at this serial.
-    pub fn finish(mut self, serial: Serial) -> Named {
+    pub fn finish(mut self, serial: Serial) -> NamedBlobs {
         self.named.serial = serial;
         self.named.parts.iter_mut().for_each(settle);
         self.named
@@ -294,7 +296,7 @@ mod tests {
             record("article/0000000002/a", &body(listed), vec![listed]),
         ];
         let named = |records: &[Record]| {
-            let mut naming = Naming::default();
+            let mut naming = NamedBlobsBuilder::default();
             records.iter().for_each(|record| naming.take(record));
             naming.finish(Serial(9))
         };
@@ -308,7 +310,7 @@ mod tests {
 
     #[test]
     fn many_blobs_are_named_once_and_in_order() {
-        let mut naming = Naming::default();
+        let mut naming = NamedBlobsBuilder::default();
         let digests: Vec<Digest> =
             (0..50_000_u32).map(|number| Digest::of(&(number % 20_000).to_le_bytes())).collect();
         for digest in &digests {
@@ -321,6 +323,6 @@ mod tests {
         assert_eq!(named.count(), 20_000);
         assert!(digests.iter().all(|digest| named.contains(digest)));
         assert!(!named.contains(&Digest::of(b"another")));
-        assert!(!Named::default().contains(&digests[0]));
+        assert!(!NamedBlobs::default().contains(&digests[0]));
     }
 }

@@ -9,7 +9,7 @@ pub const BYTES_MAX: u64 = 16 << 20;
 /// The metadata is too long for readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metadata of the release has {found} bytes as JSON: at most {BYTES_MAX} were expected")]
-pub struct TooLong {
+pub struct MetadataTooLong {
     found: usize,
 }
 
@@ -17,10 +17,10 @@ pub struct TooLong {
 ///
 /// # Errors
 /// If it would have more than [`BYTES_MAX`].
-pub fn blob(metadata: &Metadata) -> Result<Bytes, TooLong> {
+pub fn blob(metadata: &Metadata) -> Result<Bytes, MetadataTooLong> {
     let json = serde_json::Value::Object(metadata.to_json()).to_string();
     match json.len() as u64 <= BYTES_MAX {
         true => Ok(json.into()),
-        false => Err(TooLong { found: json.len() }),
+        false => Err(MetadataTooLong { found: json.len() }),
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use account::{Means, Principal, TokenId};
+use account::{AuthMethod, Principal, TokenId};
 use config::Config;
 use net::{ClientAddress, ClientKey};
 use passwords::{Budgets, Subject, ThrottlingEnded};
@@ -250,11 +250,7 @@ fn some(count: u64) -> Option<u64> {
 
 /// A client's text in the form that is logged: on one line, without invisible characters, and shortened.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(TEXT_CHARACTERS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown.escape_debug().to_string()
+    record::shortened(text, TEXT_CHARACTERS_MAX).escape_debug().to_string()
 }
 
 /// Where the current request comes from.
@@ -324,13 +320,13 @@ impl Actor {
     }
 }
 
-fn means(means: &Means) -> String {
+fn means(means: &AuthMethod) -> String {
     match means {
-        Means::Password => "password".to_owned(),
-        Means::Login { .. } => "login".to_owned(),
-        Means::Token(id) => format!("token {id}"),
-        Means::Session { .. } => "session".to_owned(),
-        Means::Machine => "machine".to_owned(),
+        AuthMethod::Password => "password".to_owned(),
+        AuthMethod::Login { .. } => "login".to_owned(),
+        AuthMethod::Token(id) => format!("token {id}"),
+        AuthMethod::Session { .. } => "session".to_owned(),
+        AuthMethod::Machine => "machine".to_owned(),
     }
 }
 

@@ -46,7 +46,7 @@ pub const DIRECTORIES: [(&str, &str); 6] = [
 
 /// A file or a directory that is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct UnusableFile {
     /// What should be kept there.
     pub what: &'static str,
     /// Where it is.
@@ -56,13 +56,13 @@ pub struct Unfit {
 }
 
 /// Finds whatever cannot be what it should be; changes nothing. Blocks.
-pub fn unfit(config: &Config) -> Vec<Unfit> {
+pub fn unfit(config: &Config) -> Vec<UnusableFile> {
     let data_dir = &config.data_dir;
-    let mut unfit: Vec<Unfit> = Vec::new();
+    let mut unfit: Vec<UnusableFile> = Vec::new();
     let mut take = |what, path: PathBuf, flaw: fn(&Path) -> Option<String>| {
         let is_below = unfit.iter().any(|other| path.starts_with(&other.path));
         if !is_below && let Some(flaw) = flaw(&path) {
-            unfit.push(Unfit { what, path, flaw });
+            unfit.push(UnusableFile { what, path, flaw });
         }
     };
     for name in AUR_HISTORY_FILES {

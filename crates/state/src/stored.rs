@@ -42,14 +42,14 @@ pub struct Stored {
     /// [`Stored::serial`], finished for a header.
     serial_header: Option<HeaderValue>,
     /// Headers of answers that depend on nothing but this state.
-    pub heads: Heads,
+    pub heads: AnswerHeads,
 }
 
 /// Heads of answers, each finished when it is first needed. A copy of a state begins without any.
 #[derive(Default)]
-pub struct Heads([OnceLock<HeaderMap>; Heads::KINDS]);
+pub struct AnswerHeads([OnceLock<HeaderMap>; AnswerHeads::KINDS]);
 
-impl Heads {
+impl AnswerHeads {
     /// How many kinds of heads there are.
     pub const KINDS: usize = 24;
 
@@ -59,9 +59,9 @@ impl Heads {
     }
 }
 
-impl Clone for Heads {
-    fn clone(&self) -> Heads {
-        Heads::default()
+impl Clone for AnswerHeads {
+    fn clone(&self) -> AnswerHeads {
+        AnswerHeads::default()
     }
 }
 
@@ -86,7 +86,7 @@ impl store::State for Stored {
             .or(self.identity);
         let (articles, index) = (articles.snapshot, index.snapshot);
         let serial_header = Some(HeaderValue::from(serial.0));
-        let heads = Heads::default();
+        let heads = AnswerHeads::default();
         let next =
             Stored { serial, accounts, articles, index, logs, identity, serial_header, heads };
         (next, troubles)

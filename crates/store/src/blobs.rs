@@ -42,7 +42,7 @@ use record::Digest;
 pub use self::error::{BlobError, FailureKind};
 pub use self::identity::{StoreIdentity, StoreIdentityError};
 pub use self::location::{BlobLocation, LocationError};
-pub use self::object::{BlobStream, ObjectCache, Trimmed};
+pub use self::object::{BlobStream, ObjectCache, TrimReport};
 pub use self::origin::Origin;
 pub use self::reader::BlobReader;
 pub use self::sweep::SweepReport;
@@ -97,7 +97,7 @@ pub struct BlobEntry {
 
 /// Whether a blob is what its name says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BlobVerdict {
     /// Its bytes have its digest.
     Whole,
     /// The blob does not exist.
@@ -267,12 +267,12 @@ impl BlobStore {
     }
 
     /// The blobs that this process has found missing or damaged, and not whole since: by digest, at most 10,000.
-    pub fn damaged(&self) -> Vec<(Digest, Verdict)> {
+    pub fn damaged(&self) -> Vec<(Digest, BlobVerdict)> {
         self.damage.all()
     }
 
     /// Notes the verdict about a blob that a record names.
-    pub fn note(&self, digest: Digest, verdict: Verdict) {
+    pub fn note(&self, digest: Digest, verdict: BlobVerdict) {
         self.damage.note(digest, verdict);
     }
 
@@ -473,7 +473,7 @@ impl BlobStore {
     ///
     /// # Errors
     /// Errors of the disk or the object store.
-    pub async fn verify(&self, digest: Digest) -> Result<Verdict, BlobError> {
+    pub async fn verify(&self, digest: Digest) -> Result<BlobVerdict, BlobError> {
         let found = match &self.backend {
             Backend::Directory(directory) => {
                 let directory = Arc::clone(directory);
@@ -483,9 +483,9 @@ impl BlobStore {
         };
         let verdict = match found {
             // Only the records know whether it should exist.
-            None => return Ok(Verdict::Missing),
-            Some(found) if found == digest => Verdict::Whole,
-            Some(found) => Verdict::Damaged { found },
+            None => return Ok(BlobVerdict::Missing),
+            Some(found) if found == digest => BlobVerdict::Whole,
+            Some(found) => BlobVerdict::Damaged { found },
         };
         self.damage.note(digest, verdict);
         Ok(verdict)

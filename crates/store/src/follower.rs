@@ -30,7 +30,7 @@ pub trait State: Clone {
 
 /// The outcome of a look at the records.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct CatchUp {
     /// How many records there were.
     pub records: usize,
     /// The records that cannot be read.
@@ -73,7 +73,7 @@ impl<S: State + Send + 'static> Follower<S> {
     ///
     /// # Errors
     /// [`ReadError`]; then the state has not changed.
-    pub async fn catch_up(&mut self) -> Result<News, ReadError> {
+    pub async fn catch_up(&mut self) -> Result<CatchUp, ReadError> {
         let after = self.state.serial();
         let mut intake = Intake::new(self.state.clone());
         let serial = self.records.read_after(after, |record| intake.take(record)).await?;
@@ -112,7 +112,7 @@ impl<S: State + Send + 'static> Intake<S> {
     }
 
     /// The state after all records, at `serial`.
-    pub fn finish(self, serial: Serial) -> (S, News) {
+    pub fn finish(self, serial: Serial) -> (S, CatchUp) {
         let (state, troubles) = match self.applier {
             None => self.start.apply(&self.pending, serial),
             Some(applier) => {
@@ -120,7 +120,7 @@ impl<S: State + Send + 'static> Intake<S> {
                 applier.finish()
             }
         };
-        (state, News { records: self.records, troubles })
+        (state, CatchUp { records: self.records, troubles })
     }
 }
 

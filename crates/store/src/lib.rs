@@ -10,7 +10,7 @@ pub mod records;
 pub use blobs::{
     Blob, BlobError, BlobLocation, BlobReader, BlobStore, SpooledBlob, StoreIdentity, Upload,
 };
-pub use follower::{Follower, Intake, News, State};
+pub use follower::{CatchUp, Follower, Intake, State};
 pub use records::{
     CommitError, DatabaseLocation, Downloads, OpenError, ReadError, Records, RecordsOptions,
     RestoreError,

@@ -15,17 +15,17 @@ mod error;
 mod group;
 mod location;
 mod log_events;
+mod observed_store;
 mod page;
 mod pools;
 mod postgres;
 mod presence;
 mod read;
 mod reader;
-mod recent;
+mod recent_records;
 mod replica;
 mod restore;
 mod rows;
-mod seen;
 mod sqlite;
 mod wake;
 mod watch;
@@ -45,16 +45,16 @@ use tokio_util::task::TaskTracker;
 pub use downloads::{Downloaded, Downloads, DownloadsError, ProjectDownloads, VersionDownloads};
 pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
-pub use page::{Page, PageSize, Place};
+pub use page::{Page, PagePosition, PageSize};
 pub use postgres::ASKED_ANEW_AFTER;
 pub use replica::Replica;
 pub use restore::Restore;
 pub use wake::Look;
 
 use error::{commit_error, is_damage, open_error};
-use read::{Each, Sink, Stop};
-use recent::{LastRead, Marking, Unknown};
-use seen::{Anchor, Seen};
+use observed_store::{Anchor, ObservedStore};
+use read::{EachRecord, ReadStop, Sink};
+use recent_records::{LastRead, MarkingSink, UnknownRecord};
 use wake::Wake;
 use writer::{Request, Writer};
 
@@ -96,10 +96,10 @@ impl Default for RecordsOptions {
 /// closed in the background; [`Records::close`] waits for that.
 #[derive(Clone)]
 pub struct Records {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecords>,
 }
 
-struct Shared {
+struct SharedRecords {
     engine: Engine,
     options: RecordsOptions,
     /// None if opened for reading only.
@@ -113,7 +113,7 @@ struct Shared {
 
 /// What a database is opened for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Opening {
+enum OpenMode {
     ToWrite,
     ToRead,
     /// To read, and to leave no files behind.
@@ -137,7 +137,7 @@ impl Records {
         location: &DatabaseLocation,
         options: RecordsOptions,
     ) -> Result<Records, OpenError> {
-        Records::open_as(location, options, Opening::ToWrite).await
+        Records::open_as(location, options, OpenMode::ToWrite).await
     }
 
     /// Opens the records at `location` for reading only, as [`Records::open`] left them; nothing is
@@ -149,7 +149,7 @@ impl Records {
         location: &DatabaseLocation,
         options: RecordsOptions,
     ) -> Result<Records, OpenError> {
-        Records::open_as(location, options, Opening::ToRead).await
+        Records::open_as(location, options, OpenMode::ToRead).await
     }
 
     /// [`Records::open_read_only`] that leaves a file of SQLite without a log as it is: no files appear beside it, whose owner may
@@ -161,7 +161,7 @@ impl Records {
         location: &DatabaseLocation,
         options: RecordsOptions,
     ) -> Result<Records, OpenError> {
-        Records::open_as(location, options, Opening::AtRest).await
+        Records::open_as(location, options, OpenMode::AtRest).await
     }
 
     /// Whether there are no records at `location` yet: no file or an empty one, or a database without our tables. Makes
@@ -202,9 +202,9 @@ impl Records {
     async fn open_as(
         location: &DatabaseLocation,
         options: RecordsOptions,
-        opening: Opening,
+        opening: OpenMode,
     ) -> Result<Records, OpenError> {
-        let is_read_only = opening != Opening::ToWrite;
+        let is_read_only = opening != OpenMode::ToWrite;
         let shown = location.to_string();
         let unavailable = |cause| OpenError::Unavailable { location: shown.clone(), cause };
         let timeout = options.database_timeout;
@@ -214,7 +214,7 @@ impl Records {
                     true => None,
                     false => Some(sqlite::create(path, &shown, timeout).await?),
                 };
-                let is_at_rest = opening == Opening::AtRest && !sqlite::has_log(path);
+                let is_at_rest = opening == OpenMode::AtRest && !sqlite::has_log(path);
                 let reader =
                     sqlite::reader(path, options.readers_max, timeout, writer.as_ref(), is_at_rest);
                 let layout = reader.layout().await;
@@ -265,7 +265,7 @@ impl Records {
         let room =
             options.commit_queue_bytes_max.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let queue_room = Arc::new(Semaphore::new(room));
-        let shared = Shared { engine, options, queue, queue_room, wake, closed, tasks };
+        let shared = SharedRecords { engine, options, queue, queue_room, wake, closed, tasks };
         Ok(Records { shared: Arc::new(shared) })
     }
 
@@ -319,8 +319,8 @@ impl Records {
         serial: Serial,
         sink: impl FnMut(Record) + Send,
     ) -> Result<Serial, ReadError> {
-        self.read_into(serial, &mut Each(sink)).await.map_err(|stop| match stop {
-            Stop::Read(error) => error,
+        self.read_into(serial, &mut EachRecord(sink)).await.map_err(|stop| match stop {
+            ReadStop::Read(error) => error,
         })
     }
 
@@ -329,16 +329,16 @@ impl Records {
         &self,
         after: Serial,
         sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
+    ) -> Result<Serial, ReadStop<S::Error>> {
         let wake = &self.shared.wake;
-        let mut marking = Marking { sink, last: LastRead::default() };
+        let mut marking = MarkingSink { sink, last: LastRead::default() };
         if wake.seen().lost.is_some_and(Rewound::may_end) {
             self.compare_again().await?;
         }
         // The transaction begins later, so it must find everything that is seen now.
         let seen = wake.seen();
         let read = self.shared.engine.read_after(after, &seen, &mut marking).await;
-        if let Err(Stop::Read(ReadError::Rewound(rewound))) = &read {
+        if let Err(ReadStop::Read(ReadError::Rewound(rewound))) = &read {
             wake.lose(*rewound);
         }
         let serial = read?;
@@ -350,7 +350,7 @@ impl Records {
     /// Looks whether a store that lacked something has everything again that went by.
     async fn compare_again(&self) -> Result<(), ReadError> {
         let wake = &self.shared.wake;
-        let seen = Seen { lost: None, ..wake.seen() };
+        let seen = ObservedStore { lost: None, ..wake.seen() };
         let recent = wake.recent().clone();
         let mut comparison = recent.compare();
         let compared = self.shared.engine.read_after(recent.start, &seen, &mut comparison).await;
@@ -358,12 +358,12 @@ impl Records {
             Ok(_) if comparison.latest().is_some_and(|latest| wake.find_again(latest)) => {
                 return Ok(());
             }
-            Ok(_) | Err(Stop::Sink(Unknown)) => {
+            Ok(_) | Err(ReadStop::Sink(UnknownRecord)) => {
                 let found = self.shared.engine.serial().await?;
                 Rewound::Behind { found, seen: seen.serial }
             }
-            Err(Stop::Read(ReadError::Rewound(rewound))) => rewound,
-            Err(Stop::Read(error)) => return Err(error),
+            Err(ReadStop::Read(ReadError::Rewound(rewound))) => rewound,
+            Err(ReadStop::Read(error)) => return Err(error),
         };
         wake.lose(rewound);
         Err(rewound.into())
@@ -529,7 +529,7 @@ impl Records {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedRecords {
     fn drop(&mut self) {
         self.closed.cancel();
     }
@@ -539,9 +539,9 @@ impl Engine {
     async fn read_after<S: Sink>(
         &self,
         after: Serial,
-        seen: &Seen,
+        seen: &ObservedStore,
         sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
+    ) -> Result<Serial, ReadStop<S::Error>> {
         match self {
             Engine::Sqlite { reader, .. } => reader.read_after(after, seen, sink).await,
             Engine::Postgres { reader, .. } => reader.read_after(after, seen, sink).await,

@@ -28,7 +28,7 @@ pub use far_host::{FarHost, LOST, Line, SLOW};
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use porcupine::Porcupine;
-pub use postgres::{Frozen, Postgres};
+pub use postgres::{FrozenServer, Postgres};
 pub use receiver::{Receiver, Request};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;

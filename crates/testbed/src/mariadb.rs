@@ -117,10 +117,10 @@ impl MariaDb {
     }
 
     /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
-    pub fn freeze(&self) -> crate::Frozen {
+    pub fn freeze(&self) -> crate::FrozenServer {
         let pid = self.pid();
         signal(pid, Signal::STOP);
-        crate::Frozen { processes: vec![pid] }
+        crate::FrozenServer { processes: vec![pid] }
     }
 
     /// Runs statements in a database as its administrator; each is a transaction unless they say otherwise.

@@ -146,7 +146,7 @@ impl Postgres {
     }
 
     /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
-    pub fn freeze(&self) -> Frozen {
+    pub fn freeze(&self) -> FrozenServer {
         let pid_file = self.directory.join("data/postmaster.pid");
         let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
         let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
@@ -154,7 +154,7 @@ impl Postgres {
         signal(main, Signal::STOP);
         let processes: Vec<i32> = std::iter::once(main).chain(children(main)).collect();
         processes.iter().for_each(|pid| signal(*pid, Signal::STOP));
-        Frozen { processes }
+        FrozenServer { processes }
     }
 
     /// Runs statements in a database as its administrator: with `psql`, and without a transaction around them.
@@ -191,11 +191,11 @@ impl Postgres {
 }
 
 /// A frozen server; dropping this lets it continue.
-pub struct Frozen {
+pub struct FrozenServer {
     pub(crate) processes: Vec<i32>,
 }
 
-impl Drop for Frozen {
+impl Drop for FrozenServer {
     fn drop(&mut self) {
         self.processes.iter().for_each(|pid| signal(*pid, Signal::CONT));
     }

@@ -164,10 +164,10 @@ impl Slapd {
     }
 
     /// Freezes it: connections are made, but nothing answers until the returned value is dropped.
-    pub fn freeze(&self) -> crate::Frozen {
+    pub fn freeze(&self) -> crate::FrozenServer {
         let pid = self.server.lock().expect("no panic").pid().as_raw_pid();
         signal(pid, Signal::STOP);
-        crate::Frozen { processes: vec![pid] }
+        crate::FrozenServer { processes: vec![pid] }
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 use crate::testing::{limits, user};
-use crate::{Acl, Identity, Means, Principal, Scopes, UserPolicy};
+use crate::{Acl, AuthMethod, Identity, Principal, Scopes, UserPolicy};
 
 const INDEXES: [&str; 4] = ["team/dev", "team/prod", "team2/dev", "bob/dev"];
 const PROJECTS: [&str; 3] = ["foo", "foo-bar", "bar"];
@@ -81,7 +81,7 @@ fn a_refusal_names_a_few_of_many() {
 fn limited(name: &str, groups: &[&str], scopes: &str, limits: Option<Limits>) -> Principal {
     Principal::User(Identity {
         user: Arc::new(user(name, groups)),
-        means: Means::Token("0123456789ab".parse().expect("an id")),
+        means: AuthMethod::Token("0123456789ab".parse().expect("an id")),
         scopes: scopes.parse().expect("scopes"),
         limits: limits.map(Arc::new),
     })

@@ -113,7 +113,6 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
         };
         let (word, after) = rest.split_at(end);
         rest = after;
-        let end = word.char_indices().nth(WORD_CHARS_MAX).map_or(word.len(), |(at, _)| at);
-        Some(&word[..end])
+        Some(record::excerpt(word, WORD_CHARS_MAX))
     })
 }

@@ -57,15 +57,15 @@ pub(super) struct Segment {
 
 /// A document that a search found. Most of them are only counted and compared, so this is two numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ranked {
+pub(super) struct RankedHit {
     /// Less for a better document, and for an equally good one with an earlier name.
     pub(super) order: u64,
-    tally: Tally,
+    tally: Score,
 }
 
-impl Ranked {
-    fn new(rank: u32, doc: u32, tally: Tally) -> Ranked {
-        Ranked { order: u64::from(!rank) << 32 | u64::from(doc), tally }
+impl RankedHit {
+    fn new(rank: u32, doc: u32, tally: Score) -> RankedHit {
+        RankedHit { order: u64::from(!rank) << 32 | u64::from(doc), tally }
     }
 
     /// The better, the more.
@@ -79,7 +79,7 @@ impl Ranked {
 
     /// Where the words of the question are: in the name, the title, the text.
     pub(super) fn places(self) -> [bool; 3] {
-        [Tally::NAME, Tally::TITLE, Tally::TEXT].map(|at| self.tally.byte(at) != 0)
+        [Score::NAME, Score::TITLE, Score::TEXT].map(|at| self.tally.byte(at) != 0)
     }
 }
 
@@ -198,11 +198,11 @@ impl Iterator for Postings<'_> {
 /// with a bit for each word: the words that it has; those that it has exactly, and not as the beginning of another word; those
 /// in the name, in the title and in the text. Then the score.
 #[derive(Clone, Copy, Debug)]
-struct Tally(u64);
+struct Score(u64);
 
-impl Tally {
+impl Score {
     /// The bits of the words in name and title.
-    const PLACED: u64 = 0xff << Tally::NAME | 0xff << Tally::TITLE;
+    const PLACED: u64 = 0xff << Score::NAME | 0xff << Score::TITLE;
     const EXACT: u32 = 8;
     const NAME: u32 = 16;
     const TITLE: u32 = 24;
@@ -219,11 +219,11 @@ impl Tally {
             }
             let score = (weight & IN_TEXT) * 2 + u8::from(weight & EXACT != 0);
             bit_if(FOUND, 0)
-                | bit_if(EXACT, Tally::EXACT)
-                | bit_if(IN_NAME, Tally::NAME)
-                | bit_if(IN_TITLE, Tally::TITLE)
-                | bit_if(IN_TEXT, Tally::TEXT)
-                | u64::from(score) << Tally::SCORE
+                | bit_if(EXACT, Score::EXACT)
+                | bit_if(IN_NAME, Score::NAME)
+                | bit_if(IN_TITLE, Score::TITLE)
+                | bit_if(IN_TEXT, Score::TEXT)
+                | u64::from(score) << Score::SCORE
         })
     }
 
@@ -356,7 +356,7 @@ impl Segment {
     }
 
     /// Hands over the documents that have all words, in ascending order. False if there may be more.
-    pub(super) fn search(&self, question: &Question, mut take: impl FnMut(Ranked)) -> bool {
+    pub(super) fn search(&self, question: &Question, mut take: impl FnMut(RankedHit)) -> bool {
         let Some((last, before)) = question.words.split_last() else { return true };
         let count = question.words.len() as u8;
         let all = 1_u8.checked_shl(count.into()).unwrap_or(0).wrapping_sub(1);
@@ -366,16 +366,16 @@ impl Segment {
         let mut tallies: Vec<u64> = Vec::new();
         for (number, word) in before.iter().enumerate() {
             let Some(own) = own(word) else { return true };
-            let adds = Tally::of_word(number);
+            let adds = Score::of_word(number);
             tallies.resize(self.len(), 0);
             for (doc, weight) in self.postings(own) {
                 tallies[doc] += adds[usize::from(weight | FOUND | EXACT)];
             }
         }
-        let adds = Tally::of_word(before.len());
+        let adds = Score::of_word(before.len());
         let mut found = |doc: usize, weight: u8| {
             let before = tallies.get(doc).copied().unwrap_or_default();
-            let tally = Tally(before + adds[usize::from(weight)]);
+            let tally = Score(before + adds[usize::from(weight)]);
             if tally.has_all(all) {
                 take(self.ranked(doc, tally, (all, count)));
             }
@@ -410,21 +410,21 @@ impl Segment {
     }
 
     /// The rank of a document that has all words of the question: `all` has a bit for each, `count` is their number.
-    fn ranked(&self, doc: usize, tally: Tally, (all, count): (u8, u8)) -> Ranked {
-        let tier = match tally.0 & Tally::PLACED {
+    fn ranked(&self, doc: usize, tally: Score, (all, count): (u8, u8)) -> RankedHit {
+        let tier = match tally.0 & Score::PLACED {
             // Nearly all.
             0 => 0,
             _ => self.tier(doc, tally, (all, count)),
         };
-        let rank = tier << 8 | u32::from(tally.byte(Tally::SCORE));
-        Ranked::new(rank, doc as u32, tally)
+        let rank = tier << 8 | u32::from(tally.byte(Score::SCORE));
+        RankedHit::new(rank, doc as u32, tally)
     }
 
-    fn tier(&self, doc: usize, tally: Tally, (all, count): (u8, u8)) -> u32 {
-        let (name, title) = (tally.byte(Tally::NAME), tally.byte(Tally::TITLE));
+    fn tier(&self, doc: usize, tally: Score, (all, count): (u8, u8)) -> u32 {
+        let (name, title) = (tally.byte(Score::NAME), tally.byte(Score::TITLE));
         let is_name = name == all && self.name_words[doc] == count;
         let is_title = title == all && self.title_words[doc] == count;
-        let is_exact = tally.byte(Tally::EXACT) == all;
+        let is_exact = tally.byte(Score::EXACT) == all;
         match (is_name, is_title) {
             (true, _) if is_exact => 6,
             (_, true) if is_exact => 5,

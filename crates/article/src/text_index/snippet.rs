@@ -15,7 +15,7 @@ const FOUND_MAX: usize = 500;
 
 /// A piece of a snippet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct SnippetPart {
     /// Its text, not escaped.
     pub text: String,
     /// Whether it is a word of the question.
@@ -23,7 +23,7 @@ pub struct Piece {
 }
 
 /// A word of the question in the text: where it is, and which.
-struct Found {
+struct WordMatch {
     start: usize,
     end: usize,
     word: usize,
@@ -31,7 +31,7 @@ struct Found {
 
 impl Question {
     /// The part of a text that has the most of these words; only the beginning of the text is searched. Empty if no word is there.
-    pub fn snippet(&self, kind: &ContentType, bytes: &[u8]) -> Vec<Piece> {
+    pub fn snippet(&self, kind: &ContentType, bytes: &[u8]) -> Vec<SnippetPart> {
         let bytes = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
         let text = readable(kind, &kind.text(bytes));
         let found = self.found_in(&text);
@@ -47,7 +47,7 @@ impl Question {
         pieces(&text, &found[best..])
     }
 
-    fn found_in(&self, text: &str) -> Vec<Found> {
+    fn found_in(&self, text: &str) -> Vec<WordMatch> {
         let mut found = Vec::new();
         for word in words(text) {
             // Fast path: nearly all words need no copy to be compared.
@@ -66,7 +66,7 @@ impl Question {
             if let Some(at) = at {
                 // A word is a part of the text.
                 let start = word.as_ptr() as usize - text.as_ptr() as usize;
-                found.push(Found { start, end: start + word.len(), word: at });
+                found.push(WordMatch { start, end: start + word.len(), word: at });
                 if found.len() == FOUND_MAX {
                     break;
                 }
@@ -98,7 +98,7 @@ fn readable(kind: &ContentType, text: &str) -> String {
 }
 
 /// The pieces of the snippet that shows the first of these words.
-fn pieces(text: &str, found: &[Found]) -> Vec<Piece> {
+fn pieces(text: &str, found: &[WordMatch]) -> Vec<SnippetPart> {
     let Some(first) = found.first() else { return Vec::new() };
     let before = text.ceil_char_boundary(first.start.saturating_sub(BEFORE_BYTES_MAX));
     let start = match before {
@@ -114,7 +114,7 @@ fn pieces(text: &str, found: &[Found]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut push = |text: &str, is_found| {
         if !text.is_empty() {
-            pieces.push(Piece { text: text.to_owned(), is_found });
+            pieces.push(SnippetPart { text: text.to_owned(), is_found });
         }
     };
     push(if start > 0 { "… " } else { "" }, false);
@@ -137,7 +137,7 @@ mod tests {
         let kind = ContentType::parse(kind).expect("a media type");
         let pieces = Question::parse(question).snippet(&kind, text.as_bytes());
         let piece =
-            |it: &Piece| if it.is_found { format!("[{}]", it.text) } else { it.text.clone() };
+            |it: &SnippetPart| if it.is_found { format!("[{}]", it.text) } else { it.text.clone() };
         pieces.iter().map(piece).collect()
     }
 

@@ -6,10 +6,10 @@ use super::*;
 use crate::Snapshot;
 use crate::testing::{Store, delete, put, rename};
 
-const ALL: Sight<'_> = Sight { article: &|_| true, below: &|_| true, places: &[] };
+const ALL: Visibility<'_> = Visibility { article: &|_| true, below: &|_| true, places: &[] };
 
 /// The entries below a folder: `page`, `folder(…)` without a page, `page(…)` with one of another name as `folder=page(…)`.
-fn outline(view: View<'_>, folder: &str) -> String {
+fn outline(view: VisibleTree<'_>, folder: &str) -> String {
     let entry = |entry: &Entry<'_>| {
         let page = entry.page.map(|it| it.name.as_str());
         let page = page.filter(|page| *page != entry.path).map(label).map(|it| format!("={it}"));
@@ -20,7 +20,7 @@ fn outline(view: View<'_>, folder: &str) -> String {
 }
 
 /// All pages in the order in which they are read, by asking for the next one, and for the previous one.
-fn read(view: View<'_>) -> [Vec<String>; 2] {
+fn read(view: VisibleTree<'_>) -> [Vec<String>; 2] {
     let walk = |first: Option<&Arc<Article>>, is_forward: bool| {
         let mut found = Vec::new();
         let mut at = first.cloned();
@@ -100,7 +100,7 @@ fn only_what_is_shown_as_a_page_is_in_it() {
     let mut store = Store::default();
     let mut picture = put("g/p.png", 0, "x");
     let content = crate::Content::of(b"x", Some("image/png")).expect("a media type");
-    picture.act = crate::Act::Put(content);
+    picture.act = crate::WriteAction::Put(content);
     store.write(&picture);
     assert_eq!(outline(store.snapshot.tree(ALL), ""), "");
 }
@@ -113,8 +113,11 @@ fn what_a_reader_may_not_read_is_not_in_it() {
     }
     let places = ["b/c".to_owned(), "nothing/here".to_owned()];
     let article = |name: &str| name.starts_with("b/c");
-    let sight =
-        Sight { article: &article, below: &|start| start.starts_with("b/c/"), places: &places };
+    let sight = Visibility {
+        article: &article,
+        below: &|start| start.starts_with("b/c/"),
+        places: &places,
+    };
     let view = store.snapshot.tree(sight);
     assert_eq!(outline(view, ""), "b(c(y z))");
     assert_eq!(read(view)[0], ["b/c/y", "b/c/z"]);
@@ -129,7 +132,7 @@ fn a_part_of_a_large_folder_is_around_the_page() {
         store.write(&put(&format!("g/p{at:02}"), 0, "x"));
     }
     let view = store.snapshot.tree(ALL);
-    let check = |part: Part<'_>, first: &str, last: &str, is_more: (bool, bool)| {
+    let check = |part: EntryWindow<'_>, first: &str, last: &str, is_more: (bool, bool)| {
         let ends = (part.entries.first(), part.entries.last());
         let ends = (ends.0.expect("entries").label, ends.1.expect("entries").label);
         assert_eq!((ends, part.entries.len()), ((first, last), 10));

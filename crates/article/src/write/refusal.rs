@@ -14,14 +14,14 @@ pub enum WriteError {
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at,
         base = .0.base
     )]
-    Stale(Box<Stale>),
+    Stale(Box<StaleWrite>),
     /// No tag in `If-Match` is that of the latest revision, or `If-None-Match: *` was sent and the article exists.
     #[error(
         "`{name}` is at version {latest}, by {author} at {at}, which is not what the request's \
          precondition names",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
-    Precondition(Box<Stale>),
+    Precondition(Box<StaleWrite>),
     /// The article does not exist, and this write would not create it.
     #[error("there is no article `{name}`: version 0 as the base creates it")]
     NotFound {
@@ -44,21 +44,21 @@ pub enum WriteError {
          new article",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
-    AlreadyExists(Box<Stale>),
+    AlreadyExists(Box<StaleWrite>),
     /// The article is deleted. The write was not made from that deletion, and is not a restoration.
     #[error(
         "`{name}` was deleted as version {latest}, by {author} at {at}; a write from version {latest} \
          or a restoration brings it back",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
-    Deleted(Box<Stale>),
+    Deleted(Box<StaleWrite>),
     /// The article has another name now, and the write was not made from the redirect that says so.
     #[error(
         "`{name}` was renamed as version {latest}, by {author} at {at}; a write from version {latest} makes a new \
          article of that name",
         name = .0.name, latest = .0.latest.revision, author = .0.latest.author, at = .0.latest.at
     )]
-    Renamed(Box<Stale>),
+    Renamed(Box<StaleWrite>),
     /// The new name is the old one.
     #[error("`{name}` has this name already")]
     SameName {
@@ -153,7 +153,7 @@ pub enum WriteError {
 
 /// The state of an article, for a writer who expected another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stale {
+pub struct StaleWrite {
     /// The article.
     pub name: ArticleName,
     /// The base of the write; [`Revision::NONE`] also if tags named no known revision.
@@ -249,7 +249,7 @@ impl WriteError {
     }
 
     /// The state of the article, if that is why the write is refused.
-    pub fn stale(&self) -> Option<&Stale> {
+    pub fn stale(&self) -> Option<&StaleWrite> {
         match self {
             WriteError::Stale(stale)
             | WriteError::Precondition(stale)

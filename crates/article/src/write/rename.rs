@@ -12,8 +12,8 @@ use super::{check_author, next, whole_microseconds};
 use crate::attachment::{self, attachments_key};
 use crate::record::{key, render};
 use crate::{
-    ArticleName, Change, Checked, Kind, Limits, Revision, RevisionFacts, RevisionTag, Snapshot,
-    WriteError,
+    ArticleName, Change, CheckedWrite, Kind, Limits, Revision, RevisionFacts, RevisionTag,
+    Snapshot, WriteError,
 };
 
 /// Most records that the commit of one renaming writes: two for each revision, one for each redirect that follows,
@@ -28,7 +28,7 @@ pub(super) fn rename(
     change: &Change,
     to: &ArticleName,
     snapshot: &Snapshot,
-) -> Result<Checked, WriteError> {
+) -> Result<CheckedWrite, WriteError> {
     let Change { name, base, author, comment, at, .. } = change;
     let comment = comment.trim();
     let not_found = || WriteError::NotFound { name: name.clone() };
@@ -111,7 +111,7 @@ pub(super) fn rename(
         let (body, blobs) = render(&kind, *base, author, comment, at);
         batch = batch.put(key(name, revision), Expected::Absent, body, blobs);
     }
-    Ok(Checked { batch, name: to.clone(), revision, key: key(to, revision), tag })
+    Ok(CheckedWrite { batch, name: to.clone(), revision, key: key(to, revision), tag })
 }
 
 /// The redirect at the new name that the article replaces; `None` if the name was never used.
@@ -156,7 +156,7 @@ impl Redirect {
     ///
     /// # Errors
     /// [`WriteError`], for the first rule that it breaks.
-    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<Checked, WriteError> {
+    pub fn check(&self, snapshot: &Snapshot, limits: &Limits) -> Result<CheckedWrite, WriteError> {
         let Redirect { name, to, author, comment, at } = self;
         let comment = comment.trim();
         check_author(author, comment, limits)?;
@@ -172,7 +172,7 @@ impl Redirect {
             .put(key(name, revision), Expected::At(Serial::ZERO), body, blobs)
             .check(key(to, latest.revision), Expected::Present);
         let tag = RevisionTag::new(revision, None);
-        Ok(Checked { batch, name: name.clone(), revision, key: key(name, revision), tag })
+        Ok(CheckedWrite { batch, name: name.clone(), revision, key: key(name, revision), tag })
     }
 }
 
@@ -400,7 +400,7 @@ mod tests {
 
     /// Both are decided on the same state.
     #[track_caller]
-    fn check_overtaken(first: &Checked, second: &Checked, mut store: Store) {
+    fn check_overtaken(first: &CheckedWrite, second: &CheckedWrite, mut store: Store) {
         store.commit(&first.batch).expect("the first");
         store.commit(&second.batch).expect_err("the second");
     }

@@ -27,7 +27,7 @@ fn check(change: &Change, expected: &str) {
         Err(error) => error.code().to_owned(),
     };
     assert_eq!(found, expected, "{change:?}");
-    if let Act::Put(_) = &change.act {
+    if let WriteAction::Put(_) = &change.act {
         check_announced(change, &found);
     }
 }
@@ -36,7 +36,7 @@ fn check(change: &Change, expected: &str) {
 #[track_caller]
 fn check_announced(put: &Change, found: &str) {
     let Change { name, base, author, comment, .. } = put;
-    let announced = Announced { name, base: *base, author, comment };
+    let announced = AnnouncedText { name, base: *base, author, comment };
     let early = announced.check(&sample().snapshot, &Limits::default());
     match early {
         Ok(()) => assert!(found.parse::<u32>().is_ok() || found == "too_large", "{put:?}"),
@@ -94,7 +94,7 @@ fn of_many_writers_one_wins_and_no_version_is_missing() {
     let mut store = Store::default();
     for round in 0..10_u32 {
         // All look at the same snapshot, then all commit.
-        let checked: Vec<Checked> = (0..50)
+        let checked: Vec<CheckedWrite> = (0..50)
             .map(|writer| put("a", round, &format!("{round} {writer}")))
             .map(|change| store.check(&change).expect("the right version"))
             .collect();

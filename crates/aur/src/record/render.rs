@@ -2,18 +2,20 @@
 
 use reply::Outline;
 
-use super::{KEPT_PLACES, Places, Record, SNAPSHOT_PREFIX, SNAPSHOT_SUFFIX, Shape, first_member};
+use super::{
+    FieldRanges, KEPT_PLACES, Record, RecordShape, SNAPSHOT_PREFIX, SNAPSHOT_SUFFIX, first_member,
+};
+use crate::buffer::Buffer;
 use crate::field::Field;
-use crate::sheet::Sheet;
 
 /// Notes positions of members while records are written.
-pub(crate) trait Notes {
+pub(crate) trait MemberNotes {
     /// A member of this field begins at this position of the answer.
     fn member(&mut self, field: Field, at: usize);
 }
 
 /// Nothing is noted.
-impl Notes for () {
+impl MemberNotes for () {
     #[inline(always)]
     fn member(&mut self, _: Field, _: usize) {}
 }
@@ -38,7 +40,7 @@ impl Repetitions {
     }
 }
 
-impl Notes for Repetitions {
+impl MemberNotes for Repetitions {
     #[inline(always)]
     fn member(&mut self, field: Field, at: usize) {
         self.outline.note(at, self.last[field as usize]);
@@ -48,42 +50,49 @@ impl Notes for Repetitions {
 
 impl Record<'_> {
     /// Appends the package as a JSON object with the keys of `shape`.
-    pub(crate) fn render(self, shape: Shape, out: &mut Sheet) {
+    pub(crate) fn render(self, shape: RecordShape, out: &mut Buffer) {
         self.render_noting(shape, out, &mut ());
     }
 
     /// [`Record::render`], which also tells `notes` of the members.
     #[inline(always)]
-    pub(crate) fn render_noting(self, shape: Shape, out: &mut Sheet, notes: &mut impl Notes) {
+    pub(crate) fn render_noting(
+        self,
+        shape: RecordShape,
+        out: &mut Buffer,
+        notes: &mut impl MemberNotes,
+    ) {
         // Each shape is compiled separately, so that a shape does not pay for the members that it leaves out.
         match shape {
-            Shape::Info => self.render_as(Shape::Info, out, notes),
-            Shape::Search => self.render_as(Shape::Search, out, notes),
-            Shape::Version6 => self.render_as(Shape::Version6, out, notes),
-            Shape::Metadata => self.render_as(Shape::Metadata, out, notes),
+            RecordShape::Info => self.render_as(RecordShape::Info, out, notes),
+            RecordShape::Search => self.render_as(RecordShape::Search, out, notes),
+            RecordShape::Version6 => self.render_as(RecordShape::Version6, out, notes),
+            RecordShape::Metadata => self.render_as(RecordShape::Metadata, out, notes),
         }
     }
 
     #[inline(always)]
-    fn render_as(self, shape: Shape, sheet: &mut Sheet, notes: &mut impl Notes) {
-        let count = if shape == Shape::Search { Field::SEARCH_COUNT } else { Field::SHOWN_COUNT };
+    fn render_as(self, shape: RecordShape, buffer: &mut Buffer, notes: &mut impl MemberNotes) {
+        let count =
+            if shape == RecordShape::Search { Field::SEARCH_COUNT } else { Field::SHOWN_COUNT };
         let places = self.places(count);
         let values_bytes: u32 = places.iter().map(|&(_, size)| size).sum();
         let (_, name_bytes) = places[Field::Name.place()];
         let (_, base_bytes) = places[Field::PackageBase.place()];
         // The name of the base may be written up to two times more than it is stored.
         let bytes_max = CONSTANTS_BYTES + (values_bytes + 2 * name_bytes.max(base_bytes)) as usize;
-        let before = sheet.as_bytes().len();
-        let out = sheet.room(bytes_max + SPAN_BYTES);
+        let before = buffer.as_bytes().len();
+        let out = buffer.room(bytes_max + SPAN_BYTES);
         // The other shapes have a fixed set of keys.
-        if matches!(shape, Shape::Info | Shape::Version6)
+        if matches!(shape, RecordShape::Info | RecordShape::Version6)
             && places[const { Field::Others.place() }].1 > 0
         {
             let written = render_with_others(self.values, places, shape, out, before, notes);
-            return sheet.written(written);
+            return buffer.written(written);
         }
         // No call below takes its address, so that it stays in registers.
-        let mut pen = Pen { values: self.values, places, shape, out, at: 0, before, notes };
+        let mut pen =
+            ObjectWriter { values: self.values, places, shape, out, at: 0, before, notes };
         pen.member(Field::CheckDepends);
         pen.member(Field::CoMaintainers);
         pen.member(Field::Conflicts);
@@ -116,7 +125,7 @@ impl Record<'_> {
         // always there.
         pen.out[0] = b'{';
         let written = pen.at;
-        sheet.written(written);
+        buffer.written(written);
     }
 }
 
@@ -135,10 +144,10 @@ const CONSTANTS_BYTES: usize = {
 };
 
 /// Writes one object into a buffer that is large enough.
-struct Pen<'a, N> {
+struct ObjectWriter<'a, N> {
     values: &'a [u8],
-    places: Places,
-    shape: Shape,
+    places: FieldRanges,
+    shape: RecordShape,
     out: &'a mut [u8],
     at: usize,
     /// The size of the answer before the object.
@@ -151,15 +160,15 @@ struct Pen<'a, N> {
 #[inline(never)]
 fn render_with_others(
     values: &[u8],
-    places: Places,
-    shape: Shape,
+    places: FieldRanges,
+    shape: RecordShape,
     out: &mut [u8],
     before: usize,
-    notes: &mut impl Notes,
+    notes: &mut impl MemberNotes,
 ) -> usize {
     let (start, size) = places[Field::Others.place()];
     let others = &values[start as usize..][..size as usize];
-    let mut pen = Pen { values, places, shape, out, at: 0, before, notes };
+    let mut pen = ObjectWriter { values, places, shape, out, at: 0, before, notes };
     let mut rest = others;
     for field in Field::ALL {
         while let Some((key, bytes)) = first_member(rest)
@@ -177,15 +186,15 @@ fn render_with_others(
     pen.at
 }
 
-impl<N: Notes> Pen<'_, N> {
+impl<N: MemberNotes> ObjectWriter<'_, N> {
     /// Writes `field` if the shape includes it.
     #[inline(always)]
     fn member(&mut self, field: Field) {
         let is_wanted = match self.shape {
-            Shape::Info => true,
-            Shape::Search => field.is_in_search(),
-            Shape::Metadata => field.is_in_search() || matches!(field, Field::Submitter),
-            Shape::Version6 => !matches!(field, Field::Id | Field::PackageBaseId),
+            RecordShape::Info => true,
+            RecordShape::Search => field.is_in_search(),
+            RecordShape::Metadata => field.is_in_search() || matches!(field, Field::Submitter),
+            RecordShape::Version6 => !matches!(field, Field::Id | Field::PackageBaseId),
         };
         if !is_wanted {
             return;
@@ -203,17 +212,17 @@ impl<N: Notes> Pen<'_, N> {
             self.constant(SNAPSHOT_SUFFIX.as_bytes());
         } else if size == 0 {
             if let Some(absent) = field.absent_value()
-                && self.shape != Shape::Version6
+                && self.shape != RecordShape::Version6
             {
                 self.key(field);
                 self.constant(absent.as_bytes());
             }
-        } else if self.shape == Shape::Version6 && size == 1 && self.is_zero(start) {
+        } else if self.shape == RecordShape::Version6 && size == 1 && self.is_zero(start) {
             // Left out, like an empty value.
         } else {
             self.key(field);
             if field == Field::Popularity
-                && self.shape == Shape::Metadata
+                && self.shape == RecordShape::Metadata
                 && size == 1
                 && self.is_zero(start)
             {

@@ -2,15 +2,15 @@
 
 use super::writer::popularity;
 use super::*;
+use crate::buffer::Buffer;
 use crate::package;
-use crate::sheet::Sheet;
 
 const SPLIT: &str = r#"{"ID":7,"Name":"a-b","PackageBaseID":3,"PackageBase":"a","Version":"1-1",
     "Description":"\"q\" \u00e9 \\","URL":null,"NumVotes":0,"Popularity":0.0,"OutOfDate":null,"Maintainer":null,
     "Submitter":"who","FirstSubmitted":1,"LastModified":2,"URLPath":"/wrong","Depends":["b>=1","c"],"Groups":[]}"#;
 
 #[track_caller]
-fn check(package: &str, shape: Shape, expected: &str) {
+fn check(package: &str, shape: RecordShape, expected: &str) {
     let others = package::others(package);
     let mut package: Package<'_> = serde_json::from_str(package).expect("a package");
     package.others = others.into();
@@ -30,10 +30,10 @@ fn check(package: &str, shape: Shape, expected: &str) {
     let mut read_back = vec![0; again.encode(&package)];
     again.write_to(&mut read_back);
     assert_eq!(read_back, bytes, "{dumped}");
-    let mut out = Sheet::default();
+    let mut out = Buffer::default();
     Record::at(&bytes).render(shape, &mut out);
     assert_eq!(std::str::from_utf8(out.as_bytes()).expect("UTF-8"), expected);
-    // Neither the bytes after a record nor the earlier contents of the sheet matter.
+    // Neither the bytes after a record nor the earlier contents of the buffer matter.
     bytes.extend_from_slice(&[0xff; 99]);
     out.clear();
     out.push(&[0xff; 2000]);
@@ -47,7 +47,7 @@ fn check(package: &str, shape: Shape, expected: &str) {
 fn info() {
     check(
         SPLIT,
-        Shape::Info,
+        RecordShape::Info,
         r#"{"Depends":["b>=1","c"],"Description":"\"q\" é \\","FirstSubmitted":1,"ID":7,"Keywords":[],"LastModified":2,"License":[],"Maintainer":null,"Name":"a-b","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"Submitter":"who","URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
     );
 }
@@ -56,7 +56,7 @@ fn info() {
 fn search() {
     check(
         SPLIT,
-        Shape::Search,
+        RecordShape::Search,
         r#"{"Description":"\"q\" é \\","FirstSubmitted":1,"ID":7,"LastModified":2,"Maintainer":null,"Name":"a-b","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
     );
 }
@@ -65,7 +65,7 @@ fn search() {
 fn version_6_leaves_out_empty_and_zero_values() {
     check(
         SPLIT,
-        Shape::Version6,
+        RecordShape::Version6,
         r#"{"Depends":["b>=1","c"],"Description":"\"q\" é \\","FirstSubmitted":1,"LastModified":2,"Name":"a-b","PackageBase":"a","Submitter":"who","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1-1"}"#,
     );
 }
@@ -77,17 +77,17 @@ fn what_is_not_known_passes_through() {
         "FirstSubmitted":1,"LastModified":2,"FlaggedMalicious":true,"A \"b\"":"x, \\u00e9","Info":{"Name":1}}"#;
     check(
         NEWER,
-        Shape::Info,
+        RecordShape::Info,
         r#"{"A \"b\"":"x, \\u00e9","Description":null,"FirstSubmitted":1,"FlaggedMalicious":true,"ID":7,"Info":{"Name":1},"Keywords":[],"LastModified":2,"License":[],"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"Submitter":null,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
     );
     check(
         NEWER,
-        Shape::Search,
+        RecordShape::Search,
         r#"{"Description":null,"FirstSubmitted":1,"ID":7,"LastModified":2,"Maintainer":null,"Name":"a","NumVotes":0,"OutOfDate":null,"PackageBase":"a","PackageBaseID":3,"Popularity":0,"URL":null,"URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1"}"#,
     );
     check(
         NEWER,
-        Shape::Version6,
+        RecordShape::Version6,
         r#"{"A \"b\"":"x, \\u00e9","FirstSubmitted":1,"FlaggedMalicious":true,"Info":{"Name":1},"LastModified":2,"Name":"a","PackageBase":"a","URLPath":"/cgit/aur.git/snapshot/a.tar.gz","Version":"1","Zebra":[1,2]}"#,
     );
 }

@@ -20,7 +20,7 @@ fn sample() -> Snapshot {
 fn ask(query: &str) -> serde_json::Value {
     let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
     assert!(params.are_refined(), "{query}");
-    let answer = Answer::to_refined(params, &sample(), true, 5000, &Outside::NOTHING);
+    let answer = Answer::to_refined(params, &sample(), true, 5000, &SearchContext::NOTHING);
     serde_json::from_slice(&answer.reply.body).expect("JSON")
 }
 
@@ -83,7 +83,7 @@ const KNOWN: &str = r#"[
 fn check_known(query: &str, expected: &str) {
     let snapshot = dump::read(KNOWN.as_bytes(), &DumpLimits::default()).expect("a dump");
     let params = Params::from_query(PathParams::default(), Some(&format!("v=5&{query}")));
-    let answer = Answer::to_refined(params, &snapshot, true, 5000, &Outside::NOTHING);
+    let answer = Answer::to_refined(params, &snapshot, true, 5000, &SearchContext::NOTHING);
     let text = String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8");
     assert!(text.contains(expected), "{query}: {text}");
 }
@@ -165,7 +165,7 @@ fn only_what_applies_to_an_architecture() {
 fn more_than_an_answer_may_have_is_avoided_with_a_limit() {
     let ask = |query: &str| {
         let params = Params::from_query(PathParams::default(), Some(query));
-        Answer::to_refined(params, &sample(), false, 2, &Outside::NOTHING).reply.body
+        Answer::to_refined(params, &sample(), false, 2, &SearchContext::NOTHING).reply.body
     };
     let text = |query: &str| String::from_utf8(ask(query).to_vec()).expect("text");
     let all = "v=5&type=search&arg=pear&sort=name";
@@ -188,7 +188,7 @@ fn an_answer_without_a_limit_has_all_that_it_may_have() {
     let many = dump::read(dump.as_bytes(), &DumpLimits::default()).expect("a dump");
     let query = "v=5&type=search&arg=pear&fields=Name&sort=name";
     let params = Params::from_query(PathParams::default(), Some(query));
-    let answer = Answer::to_refined(params, &many, true, 2 * LIMIT_MAX, &Outside::NOTHING);
+    let answer = Answer::to_refined(params, &many, true, 2 * LIMIT_MAX, &SearchContext::NOTHING);
     let answer: serde_json::Value = serde_json::from_slice(&answer.reply.body).expect("JSON");
     assert_eq!(answer["total"], LIMIT_MAX + 2);
     assert_eq!(answer["results"].as_array().map(Vec::len), Some(LIMIT_MAX + 2));
@@ -262,7 +262,7 @@ fn what_costs_too_much_is_given_up() {
             &sample(),
             false,
             5000,
-            &Outside { is_over: &|| true, ..Outside::NOTHING },
+            &SearchContext { is_over: &|| true, ..SearchContext::NOTHING },
         );
         let text = String::from_utf8(answer.reply.body.to_vec()).expect("text");
         assert!(text.starts_with("{\"error\":\"The search takes too long"), "{text}");
@@ -285,7 +285,7 @@ fn it_is_asked_again_and_again_what_an_answer_has_cost() {
             &sample(),
             false,
             5000,
-            &Outside { is_over: &is_over, ..Outside::NOTHING },
+            &SearchContext { is_over: &is_over, ..SearchContext::NOTHING },
         );
         assert!(looks.get() > least, "{query}: {}", looks.get());
     }
@@ -309,8 +309,8 @@ fn what_needs_a_package_on_an_architecture_is_given_up_in_time() {
             looks.set(looks.get() + 1);
             looks.get() > looks_max
         };
-        let outside = Outside { is_over: &is_over, ..Outside::NOTHING };
-        let answer = Answer::to_refined(params, &snapshot, false, 5000, &outside);
+        let context = SearchContext { is_over: &is_over, ..SearchContext::NOTHING };
+        let answer = Answer::to_refined(params, &snapshot, false, 5000, &context);
         (looks.get(), String::from_utf8(answer.reply.body.to_vec()).expect("text"))
     };
     let (looks, text) = asked(1, usize::MAX);
@@ -373,8 +373,8 @@ fn fields_from_outside_are_those_that_are_known() {
         let added = |name: &str, field: &'static str| {
             (name != "apple").then(|| format!("\"{field} of {name}\""))
         };
-        let outside = Outside { added: &added, ..Outside::NOTHING };
-        let answer = Answer::to_refined(params, &sample(), true, 5000, &outside);
+        let context = SearchContext { added: &added, ..SearchContext::NOTHING };
+        let answer = Answer::to_refined(params, &sample(), true, 5000, &context);
         String::from_utf8(answer.reply.body.to_vec()).expect("UTF-8")
     };
     let found = ask("type=info&arg[]=pear&arg[]=apple&fields=Name,MaintainerSince,Versions");
@@ -406,7 +406,7 @@ fn fields_from_outside_are_bounded() {
     for (limit, is_refused) in [("", true), ("&limit=200", false)] {
         let query = format!("v=5&type=search&arg=juicy&fields=FirstSeen{limit}");
         let params = Params::from_query(PathParams::default(), Some(&query));
-        let answer = Answer::to_refined(params, &many, true, 5000, &Outside::NOTHING);
+        let answer = Answer::to_refined(params, &many, true, 5000, &SearchContext::NOTHING);
         let text = String::from_utf8_lossy(&answer.reply.body).into_owned();
         assert_eq!(text.contains("expected at most 200"), is_refused, "{text}");
     }

@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use postings::{Block, DocId, DocSet, TermIndexBuilder, TextColumn, TrigramIndex};
 
-use super::{BLOCK_BYTES, Placed, Segment, is_plain};
+use super::{BLOCK_BYTES, RecordPlace, Segment, is_plain};
 use crate::field::{By, Field};
 use crate::fold::{fold_into, fold_until, lower};
 use crate::package::{Package, Text, Texts};
@@ -260,7 +260,10 @@ impl SegmentBuilder {
             DocSet::from_bools(order.iter().map(|&place| self.plain_names[place as usize]));
         let records = order
             .iter()
-            .map(|&place| Placed { place: self.records[place as usize], digest: AtomicU64::new(0) })
+            .map(|&place| RecordPlace {
+                place: self.records[place as usize],
+                digest: AtomicU64::new(0),
+            })
             .collect();
 
         let hasher = RandomState::default();

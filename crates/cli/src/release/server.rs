@@ -9,7 +9,7 @@ use pypi::{ProjectName, StageName};
 use serde_json::{Value, json};
 use state::accounts;
 
-use super::{Action, CommandResult, File, Row, Target, YankedBy, removed, yanked};
+use super::{Action, CommandResult, File, ReleaseRow, Target, YankedBy, removed, yanked};
 use crate::Exit;
 use crate::remote::{Failure, Remote, action};
 
@@ -129,8 +129,8 @@ async fn list(
         let facts: HashMap<&str, &Value> =
             files.iter().filter_map(|file| Some((file["filename"].as_str()?, file))).collect();
         let versions = versions["result"].as_object().into_iter().flatten();
-        let mut of_project: Vec<Row> = versions
-            .map(|(version, data)| Row {
+        let mut of_project: Vec<ReleaseRow> = versions
+            .map(|(version, data)| ReleaseRow {
                 project: project.clone(),
                 version: version.clone(),
                 files: files_of(data, &facts),
@@ -149,7 +149,12 @@ async fn list(
 }
 
 /// Looks up who yanked the releases of a project. A server of an earlier version does not say.
-async fn say_who_yanked(remote: &Remote, stage: &StageName, project: &str, rows: &mut [Row]) {
+async fn say_who_yanked(
+    remote: &Remote,
+    stage: &StageName,
+    project: &str,
+    rows: &mut [ReleaseRow],
+) {
     let place = [stage.user(), stage.index(), "+log"];
     let query = [format!("project={project}"), "limit=200".to_owned()];
     let query = query.each_ref().map(String::as_str);

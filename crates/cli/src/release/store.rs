@@ -4,12 +4,12 @@ use config::Config;
 use operations::pushes::{Order, PushRelease};
 use operations::releases::{DeleteProject, DeleteRelease, YankRelease};
 use pypi::change::push::PushContent;
-use pypi::change::remove::Extent;
-use pypi::index_log::{IndexLog, What};
+use pypi::change::remove::RemovalExtent;
+use pypi::index_log::{DeedKind, IndexLog};
 use pypi::{ChangeError, FileRole, Project, ProjectName, StageName, Version};
 use state::accounts;
 
-use super::{Action, CommandResult, File, Row, Target, YankedBy, removed, yanked};
+use super::{Action, CommandResult, File, ReleaseRow, Target, YankedBy, removed, yanked};
 use crate::Exit;
 use crate::directory::{Directory, Purpose};
 use crate::remote::refused;
@@ -53,8 +53,8 @@ pub(super) async fn run(
                 }
                 None => {
                     let extent = match releases_name {
-                        true => Extent::ContentsAndName,
-                        false => Extent::Contents,
+                        true => RemovalExtent::ContentsAndName,
+                        false => RemovalExtent::Contents,
                     };
                     let deleting = DeleteProject { stage, project, extent, force };
                     directory.carry_out(&deleting).await?;
@@ -113,7 +113,7 @@ fn list(
 }
 
 /// The releases of a project, newest first.
-fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Row> {
+fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<ReleaseRow> {
     let mut versions: Vec<_> =
         project.versions().into_iter().map(|text| (Version::parse(text).ok(), text)).collect();
     versions.sort();
@@ -125,12 +125,12 @@ fn rows(name: &ProjectName, project: &Project, log: Option<&IndexLog>) -> Vec<Ro
             uploaded: accounts::shown(file.uploaded_at()),
             yanked: project.yanked(file).map(str::to_owned),
         };
-        Row {
+        ReleaseRow {
             project: name.to_string(),
             version: version.to_owned(),
             files: files.map(file).collect(),
             yanked_by: log.and_then(|log| {
-                let line = log.last(What::Yanked, name, Some(version))?;
+                let line = log.last(DeedKind::Yanked, name, Some(version))?;
                 Some(YankedBy {
                     who: line.by.user().map(str::to_owned),
                     at: accounts::shown(line.at),

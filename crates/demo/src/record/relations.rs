@@ -32,7 +32,7 @@ const GROUPS: &[&str] = &[
 ];
 
 impl<'a> Writer<'a> {
-    pub(super) fn depends(&mut self, shared: &Shared<'_>, own: &str) -> Vec<String> {
+    pub(super) fn depends(&mut self, shared: &BaseFacts<'_>, own: &str) -> Vec<String> {
         let mut count = self.random.weighted(DEPENDS);
         if self.random.in_1000(3) {
             count += self.random.between(15, 60) as usize;
@@ -61,7 +61,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A dependency, usually on a package of the distribution or the catalogue, seldom on a name that does not exist.
-    fn dependency(&mut self, shared: &Shared<'_>, own: &str) -> String {
+    fn dependency(&mut self, shared: &BaseFacts<'_>, own: &str) -> String {
         let kind = usize::from(shared.base.ecosystem);
         loop {
             let name = match self.random.below(1000) {
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
         format!("{name}{relation}{}", self.number_dotted(parts))
     }
 
-    pub(super) fn make_depends(&mut self, shared: &Shared<'_>, own: &str) -> Vec<String> {
+    pub(super) fn make_depends(&mut self, shared: &BaseFacts<'_>, own: &str) -> Vec<String> {
         let mut depends = Vec::new();
         let variant = VARIANTS[usize::from(shared.base.variant)];
         let tool = match variant {
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
         depends
     }
 
-    pub(super) fn check_depends(&mut self, shared: &Shared<'_>) -> Vec<String> {
+    pub(super) fn check_depends(&mut self, shared: &BaseFacts<'_>) -> Vec<String> {
         let is_python = usize::from(shared.base.ecosystem) == PYTHON;
         let mut depends = Vec::new();
         if self.random.in_1000(if is_python { 300 } else { 35 }) {
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         depends
     }
 
-    pub(super) fn optional_depends(&mut self, shared: &Shared<'_>, own: &str) -> Vec<String> {
+    pub(super) fn optional_depends(&mut self, shared: &BaseFacts<'_>, own: &str) -> Vec<String> {
         let mut depends = Vec::new();
         if self.random.in_1000(200) {
             for _ in 0..1 + self.random.weighted(&[40, 22, 14, 9, 6, 4, 3, 2]) {
@@ -212,7 +212,7 @@ impl<'a> Writer<'a> {
         conflicts
     }
 
-    pub(super) fn provides(&mut self, shared: &Shared<'_>, name: &str) -> Vec<String> {
+    pub(super) fn provides(&mut self, shared: &BaseFacts<'_>, name: &str) -> Vec<String> {
         let variant = usize::from(shared.base.variant);
         let plain = plain_of(name, variant);
         let version =
@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
                 shared.stem.to_ascii_uppercase()
             } else {
                 let mut alias = String::new();
-                text::push_capitalised(&mut alias, shared.stem);
+                sentences::push_capitalised(&mut alias, shared.stem);
                 alias + "Engine"
             };
             push_new(&mut provides, alias);
@@ -256,7 +256,7 @@ impl<'a> Writer<'a> {
         provides
     }
 
-    pub(super) fn replaces(&mut self, shared: &Shared<'_>) -> Vec<String> {
+    pub(super) fn replaces(&mut self, shared: &BaseFacts<'_>) -> Vec<String> {
         if !self.random.in_1000(35) {
             return Vec::new();
         }

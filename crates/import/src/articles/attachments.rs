@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use record::Digest;
 
 use super::{ArticlesImport, ArticlesReport, bytes_of};
-use crate::article_folder::LeftOut;
-use crate::writer::{Plan, Writer};
+use crate::article_folder::Omission;
+use crate::writer::{PlannedBatch, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// A file that was read, and whose blob is stored.
@@ -43,7 +43,7 @@ pub(super) async fn import(
             let (digest, size_bytes, staged) = match read {
                 Ok((_, digest, size_bytes, staged)) => (digest, size_bytes, staged),
                 Err(error) => {
-                    report.left_out.push(LeftOut::new(path, format_args!("{error:#}")));
+                    report.left_out.push(Omission::new(path, format_args!("{error:#}")));
                     continue;
                 }
             };
@@ -71,7 +71,7 @@ pub(super) async fn import(
 fn write(
     import: &ArticlesImport,
     arrived: &[ReadAttachment],
-    plan: &mut Plan,
+    plan: &mut PlannedBatch,
     limits: &AttachmentLimits,
 ) -> ArticlesReport {
     let mut done = ArticlesReport::default();
@@ -95,7 +95,7 @@ fn write(
                     plan.add(batch);
                 }
             }
-            Err(error) => done.left_out.push(LeftOut::new(path, error)),
+            Err(error) => done.left_out.push(Omission::new(path, error)),
         }
     }
     done

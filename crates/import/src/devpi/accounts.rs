@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::dump::{Dump, Members};
 use crate::report::Report;
-use crate::writer::Plan;
+use crate::writer::PlannedBatch;
 
 /// devpi's members of a user that an edit does not have.
 const KEPT_ELSEWHERE: [&str; 2] = ["pwhash", "pwsalt"];
@@ -96,7 +96,7 @@ fn apply_profile(object: &Members, user: &mut User, subject: &str, report: &mut 
 }
 
 /// Adds the users that do not exist yet.
-pub(super) fn plan(users: &[User], plan: &mut Plan, report: &mut Report) {
+pub(super) fn plan(users: &[User], plan: &mut PlannedBatch, report: &mut Report) {
     for user in users {
         let subject = format!("user {}", user.name);
         let known = plan.stored().accounts.user(&user.name).cloned();

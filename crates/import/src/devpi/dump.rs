@@ -193,12 +193,8 @@ where
             formatter.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = BTreeMap::new();
-            while let Some((key, value)) = map.next_entry()? {
-                found.insert(key, value);
-            }
-            Ok(found)
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            BTreeMap::deserialize(de::value::MapAccessDeserializer::new(map))
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
@@ -231,12 +227,8 @@ where
             formatter.write_str("a list")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-            let mut found = Vec::new();
-            while let Some(item) = items.next_element()? {
-                found.push(item);
-            }
-            Ok(found)
+        fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+            Vec::deserialize(de::value::SeqAccessDeserializer::new(items))
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {

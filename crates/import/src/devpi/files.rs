@@ -17,7 +17,7 @@ use pypi::{
 use record::Digest;
 use state::stored::Stored;
 
-use crate::report::{Report, Tally};
+use crate::report::{ImportCounts, Report};
 
 pub(super) use self::importing::{import, keep_names};
 pub(super) use self::listing::items;
@@ -30,10 +30,10 @@ pub(super) struct Item {
     stage: StageName,
     project: ProjectName,
     version: Version,
-    what: What,
+    what: ItemContent,
 }
 
-enum What {
+enum ItemContent {
     Release(Metadata),
     File(Box<NewFile>),
 }
@@ -77,8 +77,8 @@ impl Item {
     /// their creation.
     fn place(&self) -> (bool, &ProjectName, Option<&str>, Option<Timestamp>, &str) {
         match &self.what {
-            What::Release(_) => (false, &self.project, None, None, ""),
-            What::File(file) => match &file.tested {
+            ItemContent::Release(_) => (false, &self.project, None, None, ""),
+            ItemContent::File(file) => match &file.tested {
                 Some(tested) => {
                     (true, &self.project, Some(tested), Some(file.at), file.filename.as_str())
                 }
@@ -89,15 +89,15 @@ impl Item {
 
     fn role(&self) -> Option<FileRole> {
         match &self.what {
-            What::Release(_) => None,
-            What::File(file) => Some(file.role),
+            ItemContent::Release(_) => None,
+            ItemContent::File(file) => Some(file.role),
         }
     }
 
-    fn tally<'report>(&self, report: &'report mut Report) -> &'report mut Tally {
+    fn tally<'report>(&self, report: &'report mut Report) -> &'report mut ImportCounts {
         match &self.what {
-            What::Release(_) => &mut report.releases,
-            What::File(file) => tally(report, Some(file.role)),
+            ItemContent::Release(_) => &mut report.releases,
+            ItemContent::File(file) => tally(report, Some(file.role)),
         }
     }
 
@@ -110,7 +110,7 @@ impl Item {
     fn found(&self, stored: &Stored, digest: Option<Digest>) -> Option<ItemResult> {
         let known = self.known(stored)?;
         let file = match &self.what {
-            What::Release(_) => {
+            ItemContent::Release(_) => {
                 let release = known.release(self.version.as_str())?;
                 return Some(match digest {
                     Some(digest) if digest != release.metadata => {
@@ -121,7 +121,7 @@ impl Item {
                     _ => ItemResult::AlreadyThere(release.metadata),
                 });
             }
-            What::File(file) => file,
+            ItemContent::File(file) => file,
         };
         if let Some(there) = known.file(&file.filename) {
             let is_same = digest == Some(*there.digest())
@@ -147,7 +147,7 @@ impl Item {
     }
 }
 
-fn tally(report: &mut Report, role: Option<FileRole>) -> &mut Tally {
+fn tally(report: &mut Report, role: Option<FileRole>) -> &mut ImportCounts {
     match role {
         Some(FileRole::Docs) => &mut report.documentation,
         Some(FileRole::ToxResult) => &mut report.test_results,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::dump::{Dump, Members};
 use crate::report::Report;
-use crate::writer::Plan;
+use crate::writer::PlannedBatch;
 
 /// The settings that are imported; everything else belongs to plugins.
 const KNOWN: [&str; 6] = ["type", "volatile", "acl_read", "title", "description", "custom_data"];
@@ -186,7 +186,7 @@ fn bases(
 }
 
 /// Adds the indexes that do not exist yet.
-pub(super) fn plan(stages: &[NewStage], plan: &mut Plan, report: &mut Report) {
+pub(super) fn plan(stages: &[NewStage], plan: &mut PlannedBatch, report: &mut Report) {
     let mut made = Vec::new();
     for stage in stages {
         let subject = format!("index {}", stage.name);

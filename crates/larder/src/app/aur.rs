@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::time::Duration;
 
 use config::Config;
-use resources::turns::{Share, Turns};
+use resources::turns::{ThreadShare, Turns};
 use state::live::{Guarded, Live};
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,7 +32,7 @@ pub struct Aur {
     /// What differs between dumps.
     pub deltas: Deltas,
     /// How many threads of the pool questions may use.
-    pub(crate) refined: Share,
+    pub(crate) refined: ThreadShare,
     /// How many large answers are made at once. Any number waits: each holds only its question.
     pub(crate) large: Turns,
     /// Questions per client.
@@ -67,7 +67,7 @@ impl Aur {
         Aur {
             published: Live::default(),
             deltas: Deltas::new(&config.data_dir),
-            refined: Share::half(cpu_threads, config.actions.cpu_queue_max),
+            refined: ThreadShare::half(cpu_threads, config.actions.cpu_queue_max),
             large: Turns::new(cpu_threads.max(1)),
             rate_limiter: RateLimiter::new(
                 aur.rate_limit,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use account::{Password, UserName};
 use anyhow::Context as _;
 use config::Config;
-use ldap::{Failure, LoggedIn};
+use ldap::{DirectoryUser, Failure};
 use net::ClientKey;
-use passwords::{Elsewhere, NotAsked, Passwords};
+use passwords::{NotAsked, Passwords, RemotePasswords};
 use prometheus::{Histogram, IntCounterVec};
 
 use crate::metrics::Metrics;
@@ -19,14 +19,14 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 /// The directory that knows users.
 pub(crate) struct Directory {
-    asked: Elsewhere<Arc<Accepted>, Failure>,
+    asked: RemotePasswords<Arc<Accepted>, Failure>,
     line: Arc<Line>,
 }
 
 /// A password that the directory has accepted. It is remembered from then on, even if the client leaves before its user and groups are
 /// noted in the store; then the next log-in notes them.
 pub(crate) struct Accepted {
-    pub(crate) proof: LoggedIn,
+    pub(crate) proof: DirectoryUser,
     is_noted: AtomicBool,
 }
 
@@ -60,7 +60,7 @@ impl Directory {
     ) -> anyhow::Result<Option<Directory>> {
         let Some(settings) = config.ldap.directory() else { return Ok(None) };
         let ldap = &config.ldap;
-        let asked = Elsewhere::new(
+        let asked = RemotePasswords::new(
             passwords,
             ldap.at_once_max,
             ldap.remember,
@@ -99,7 +99,11 @@ impl Directory {
 }
 
 impl Line {
-    async fn ask(&self, user: &UserName, password: &Password) -> Result<Option<LoggedIn>, Failure> {
+    async fn ask(
+        &self,
+        user: &UserName,
+        password: &Password,
+    ) -> Result<Option<DirectoryUser>, Failure> {
         let timer = self.seconds.start_timer();
         let told = self.directory.check(user, password.reveal()).await;
         timer.observe_duration();

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use config::Config;
-use following::frame::Part;
+use following::frame::PartialCopy;
 use following::{BlobSource, Link, MirrorSource, Primary};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, TryFutureExt as _};
@@ -30,7 +30,7 @@ pub(crate) struct Following {
     /// For requests that are passed on to it.
     pub(crate) forwarding: reqwest::Client,
     /// What the copy has, if that is not everything.
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<PartialCopy>,
     /// Whether the copy may have what its token does not open any more.
     pub(crate) is_outdated: AtomicBool,
     /// Cancelled once a new copy of everything is to be put in place, which takes a start.
@@ -45,7 +45,7 @@ impl Following {
     pub(crate) fn new(
         primary: Primary,
         link: Link,
-        part: Option<Part>,
+        part: Option<PartialCopy>,
     ) -> anyhow::Result<Following> {
         let forwarding = net::build_client(|| {
             reqwest::Client::builder()

@@ -12,7 +12,7 @@ use passwords::{Bounds, Passwords};
 use resources::bodies::Bodies;
 use resources::cpu_pool::CpuPool;
 use resources::free_space::FreeSpace;
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use store::{BlobLocation, DatabaseLocation};
 use tokio::sync::Semaphore;
 
@@ -73,9 +73,9 @@ pub struct Limits {
     /// Free space on the disks.
     pub free_space: Arc<FreeSpace>,
     /// Turns to make answers whose cost grows with the data, by [`Surface`].
-    pub(crate) making_answers: [Share; Surface::COUNT],
+    pub(crate) making_answers: [ThreadShare; Surface::COUNT],
     /// Turns to make a file for downloads that is not at hand: one at a time.
-    pub(crate) making_downloads: Share,
+    pub(crate) making_downloads: ThreadShare,
     /// Places for servers that follow this one.
     pub(crate) followers: Arc<Semaphore>,
     /// Places for those that get only what a user may read. They take none from the others.
@@ -113,9 +113,9 @@ impl Limits {
             .context("cannot start the threads for computations")?,
             free_space: Arc::new(free_space(config)),
             making_answers: std::array::from_fn(|_| {
-                Share::new(ANSWERS_AT_ONCE, ANSWERS_WAITING_MAX)
+                ThreadShare::new(ANSWERS_AT_ONCE, ANSWERS_WAITING_MAX)
             }),
-            making_downloads: Share::one(MAKING_WAITING_MAX),
+            making_downloads: ThreadShare::one(MAKING_WAITING_MAX),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             followers_of_parts: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
             followers_of_users: FollowersOfUsers::default(),

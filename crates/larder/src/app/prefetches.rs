@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use mirrors::prefetch::Fetched;
+use mirrors::prefetch::FetchCounts;
 use pypi::StageName;
 use tokio_util::sync::CancellationToken;
-
-use state::text::shortened;
 
 /// Locks that are fetched at once, of all mirrors together.
 const RUNNING_MAX: usize = 4;
@@ -59,7 +57,7 @@ pub(crate) struct Progress {
     /// Releases that were looked at.
     pub(crate) releases: usize,
     /// What was fetched of these releases.
-    pub(crate) fetched: Fetched,
+    pub(crate) fetched: FetchCounts,
     /// What was not fetched, and why, in the order in which it happened.
     pub(crate) problems: Vec<String>,
     /// Problems that are not kept.
@@ -147,7 +145,7 @@ impl Prefetch {
     }
 
     /// Notes what became of a release.
-    pub(crate) fn note(&self, fetched: Fetched, problems: Vec<String>) {
+    pub(crate) fn note(&self, fetched: FetchCounts, problems: Vec<String>) {
         let mut progress = lock(&self.progress);
         progress.releases += 1;
         progress.fetched += fetched;
@@ -155,7 +153,7 @@ impl Prefetch {
             if progress.problems.len() == PROBLEMS_MAX {
                 progress.problems_left_out += 1;
             } else {
-                progress.problems.push(shortened(&problem, PROBLEM_CHARS_MAX).into_owned());
+                progress.problems.push(record::shortened(&problem, PROBLEM_CHARS_MAX).into_owned());
             }
         }
     }
@@ -199,7 +197,7 @@ mod tests {
         }
         assert_eq!(lock(&all.last).len(), REMEMBERED_MAX);
         let problems = vec!["é".repeat(2 * PROBLEM_CHARS_MAX); PROBLEMS_MAX + 2];
-        running.note(Fetched::default(), problems);
+        running.note(FetchCounts::default(), problems);
         let progress = running.progress();
         assert_eq!((progress.problems.len(), progress.problems_left_out), (PROBLEMS_MAX, 2));
         assert_eq!(progress.problems[0].chars().count(), PROBLEM_CHARS_MAX + 1);

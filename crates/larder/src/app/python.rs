@@ -6,7 +6,7 @@ use audit::Audit;
 use config::{Config, DEMO_UPSTREAM_HOST};
 use issuers::Attestations;
 use mirrors::Mirrors;
-use resources::turns::{Share, Turns};
+use resources::turns::{ThreadShare, Turns};
 use state::clocks::Clocks;
 use store::Store;
 
@@ -50,9 +50,9 @@ pub struct Python {
     /// How test results ended.
     pub(crate) tox_outcomes: ToxOutcomes,
     /// Turns to make simple pages of projects.
-    pub(crate) making_pages: Share,
+    pub(crate) making_pages: ThreadShare,
     /// Turns to make simple pages with all projects of a stage.
-    pub(crate) making_lists: Share,
+    pub(crate) making_lists: ThreadShare,
     /// How often releases are downloaded.
     pub(crate) downloads: Downloads,
     /// What verifies the attestations of CI jobs that upload.
@@ -94,8 +94,8 @@ impl Python {
             documentation: OpenZips::default(),
             archives: Archives::new(cores),
             tox_outcomes: ToxOutcomes::default(),
-            making_pages: Share::new(cores.max(2), PAGES_WAITING_MAX),
-            making_lists: Share::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
+            making_pages: ThreadShare::new(cores.max(2), PAGES_WAITING_MAX),
+            making_lists: ThreadShare::new(LISTS_AT_ONCE, ANSWERS_WAITING_MAX),
             downloads: Downloads::of(store, python.enabled && python.count_downloads),
             attestations: Attestations::new(config.publishing.sigstore_root.as_deref())
                 .map_err(|problem| anyhow::anyhow!("publishing.sigstore_root: {problem}"))?,

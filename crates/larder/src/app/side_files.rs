@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use config::Config;
-use state::side_files::{self, ASIDE, Unfit};
+use state::side_files::{self, ASIDE, UnusableFile};
 
 /// Most files that are set aside from one place: after that, an administrator has to look.
 const ASIDE_MAX: u32 = 9;
@@ -57,7 +57,7 @@ pub(crate) fn look(config: &Config) -> Vec<Flaw> {
     let unfit = side_files::unfit(config);
     unfit
         .iter()
-        .map(|Unfit { what, path, flaw }| Flaw::logged(what, put_aside(path, flaw)))
+        .map(|UnusableFile { what, path, flaw }| Flaw::logged(what, put_aside(path, flaw)))
         .collect()
 }
 

@@ -11,8 +11,8 @@ mod proxy;
 pub(crate) mod session;
 
 use account::{
-    Acl, Credentials, CredentialsError, Identified, Lack, Means, Object, Password, PasswordHash,
-    Principal, Refusal, Scope, identify,
+    Acl, AuthMethod, Credentials, CredentialsError, Identification, Object, Password, PasswordHash,
+    Principal, Refusal, Restriction, Scope, identify,
 };
 use http::header::{AUTHORIZATION, HeaderName};
 use http::request::Parts;
@@ -150,9 +150,9 @@ pub(crate) async fn proved(
         return Ok(settled(app, credentials, outcome));
     }
     let outcome = match identify(&stored.accounts, credentials, Timestamp::now()) {
-        Identified::Known(principal) => Ok(principal),
-        Identified::Refused(refusal) => Err(refusal),
-        Identified::NeedsPasswordCheck(check) => {
+        Identification::Known(principal) => Ok(principal),
+        Identification::Refused(refusal) => Err(refusal),
+        Identification::NeedsPasswordCheck(check) => {
             drop(stored);
             let checking = app.limits.passwords.check(check, security::client().key()).await;
             checking.map_err(|error| check_refused(app, error))?
@@ -170,7 +170,9 @@ fn settled(
     match outcome {
         Ok(principal) => {
             security::identified(&principal);
-            if let Some(Means::Token(id)) = principal.identity().map(|identity| &identity.means) {
+            if let Some(AuthMethod::Token(id)) =
+                principal.identity().map(|identity| &identity.means)
+            {
                 app.logins.token_uses.note(*id, Timestamp::now());
             }
             Ok(principal)
@@ -314,7 +316,7 @@ pub(crate) fn denied(
 /// [`denied`], for a sender with this name whose token lacks this.
 pub(crate) fn denied_for(
     by: Option<&str>,
-    lack: Option<&Lack>,
+    lack: Option<&Restriction>,
     purpose: &str,
     reason: &str,
 ) -> HttpError {
@@ -323,10 +325,12 @@ pub(crate) fn denied_for(
             let detail = format!("to {purpose}, a user and a password or a token are needed");
             return HttpError::unauthorized(detail);
         }
-        (Some(_), Some(Lack::Scope(scope))) => {
+        (Some(_), Some(Restriction::Scope(scope))) => {
             format!("this token may not {purpose}: it lacks the scope `{}`", scope.as_str())
         }
-        (Some(_), Some(lack @ (Lack::Limits { .. } | Lack::Publisher { .. }))) => lack.to_string(),
+        (Some(_), Some(lack @ (Restriction::Limits { .. } | Restriction::Publisher { .. }))) => {
+            lack.to_string()
+        }
         (Some(name), None) => format!("user '{name}' may not {purpose}: {reason}"),
     };
     HttpError::forbidden(detail)

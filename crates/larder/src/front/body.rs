@@ -16,7 +16,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use net::{ClientAddress, Peer};
-use resources::bodies::{Held, Holder, NoRoom};
+use resources::bodies::{HeldMemory, MemoryHolder, NoRoom};
 use serde_json::Value;
 
 use super::error::HttpError;
@@ -47,7 +47,7 @@ pub(crate) struct JsonBound {
 #[derive(Debug)]
 pub(crate) struct Received {
     bytes: Bytes,
-    held: Held,
+    held: HeldMemory,
 }
 
 impl Deref for Received {
@@ -62,7 +62,7 @@ impl Deref for Received {
 #[derive(Debug)]
 pub(crate) struct Json {
     pub(crate) value: Value,
-    _held: Held,
+    _held: HeldMemory,
 }
 
 /// Why there is no body.
@@ -117,10 +117,10 @@ pub(crate) fn client(app: &App, head: &Parts) -> ClientAddress {
 }
 
 /// Whose budget a request's body counts in: that of the user who sends it, else that of the client.
-pub(crate) fn holder(app: &App, head: &Parts, principal: &Principal) -> Holder {
+pub(crate) fn holder(app: &App, head: &Parts, principal: &Principal) -> MemoryHolder {
     match principal.user_name() {
-        Some(name) => Holder::User(name.clone()),
-        None => Holder::Client(client(app, head).key()),
+        Some(name) => MemoryHolder::User(name.clone()),
+        None => MemoryHolder::Client(client(app, head).key()),
     }
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn whole(
 pub(crate) async fn held(
     app: &App,
     headers: &HeaderMap,
-    holder: Holder,
+    holder: MemoryHolder,
     body: Body,
     bytes_max: usize,
 ) -> Result<Received, BodyError> {
@@ -204,7 +204,7 @@ pub(crate) async fn held(
 
 impl Received {
     /// The bytes, and the memory that they take.
-    pub(crate) fn into_parts(self) -> (Bytes, Held) {
+    pub(crate) fn into_parts(self) -> (Bytes, HeldMemory) {
         (self.bytes, self.held)
     }
 

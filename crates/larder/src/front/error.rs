@@ -103,7 +103,7 @@ impl HttpError {
 
     /// 415: a body in a content coding is not read; the response says which codings are.
     pub(crate) fn encoded(coding: &str) -> HttpError {
-        let coding: String = coding.chars().take(40).collect();
+        let coding = record::excerpt(coding, 40);
         let detail =
             format!("a body in the encoding `{coding}` is not taken: expected it as it is");
         HttpError { takes_identity: true, ..HttpError::unsupported(detail) }

@@ -1,6 +1,6 @@
 //! Refused operations in the words of this server's own interfaces: problems (RFC 9457), forms and actions.
 
-use account::Lack;
+use account::Restriction;
 use http::StatusCode;
 use operations::{Denied, Kind, Refusal, Right, Rule};
 use store::BlobError;
@@ -52,7 +52,7 @@ fn of_denied(denied: &Denied) -> HttpError {
         Right::ReadIndex(_) => "read this index",
         Right::User(error) => {
             return HttpError::forbidden(match &denied.lack {
-                Some(Lack::Scope(scope)) => {
+                Some(Restriction::Scope(scope)) => {
                     format!(
                         "this token may not manage tokens: it lacks the scope `{}`",
                         scope.as_str()

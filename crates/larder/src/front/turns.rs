@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
-use resources::turns::{Share, Turn};
+use resources::turns::{ThreadShare, Turn};
 
 use super::error::HttpError;
 
@@ -18,7 +18,7 @@ const RETRY_SECONDS: u32 = 2;
 ///
 /// # Errors
 /// 503 if too many wait.
-pub(crate) async fn turn(share: &Share) -> Result<[Turn; 2], HttpError> {
+pub(crate) async fn turn(share: &ThreadShare) -> Result<[Turn; 2], HttpError> {
     share.take().await.map_err(|places| {
         let detail = format!("{places} requests wait for answers of this kind: nothing was done");
         HttpError::unavailable(detail, RETRY_SECONDS)
@@ -30,7 +30,7 @@ pub(crate) async fn turn(share: &Share) -> Result<[Turn; 2], HttpError> {
 /// # Errors
 /// 503 if too many wait.
 pub(crate) async fn in_turn<T>(
-    share: &Share,
+    share: &ThreadShare,
     making: impl Future<Output = T>,
 ) -> Result<T, HttpError> {
     let _turn = turn(share).await?;
@@ -48,7 +48,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn who_finds_no_place_is_told_to_come_again() {
-        let share = Share::new(1, 1);
+        let share = ThreadShare::new(1, 1);
         let mut first = Box::pin(in_turn(&share, std::future::pending::<()>()));
         let mut second = Box::pin(in_turn(&share, std::future::ready(2)));
         assert!(poll!(&mut first).is_pending() && poll!(&mut second).is_pending());

@@ -98,7 +98,8 @@ pub(super) fn passwords(make: &Maker, login_failures: &IntCounterVec) -> passwor
         ),
         wrong: login_failures.with_label_values(&["wrong_password"]),
         wrong_again: login_failures.with_label_values(&["wrong_password_again"]),
-        throttled: passwords::Bound::ALL.map(|bound| throttled.with_label_values(&[bound.name()])),
+        throttled: passwords::ThrottleBound::ALL
+            .map(|bound| throttled.with_label_values(&[bound.name()])),
         episodes: make.metric(
             "larder_logins_throttled",
             "Clients, accounts and pairs of them whose wrong passwords are throttled now.",

@@ -22,7 +22,7 @@ use article::{
 use askama::Template;
 use axum::response::Response;
 use http::request::Parts;
-use markup::{Format, Options, Rendered};
+use markup::{Format, Options, RenderedText};
 use net::Answered;
 use state::stored::Stored;
 
@@ -97,7 +97,7 @@ struct ArticlePage<'a> {
     is_latest: bool,
     latest: Revision,
     previous: Option<Revision>,
-    text: Arc<Rendered>,
+    text: Arc<RenderedText>,
     /// The articles around it.
     outline: Outline,
     about: About,

@@ -16,7 +16,7 @@ use http::StatusCode;
 use http::header::SET_COOKIE;
 use http::request::Parts;
 use pypi::{ProjectName, StageName};
-use record::{ChangeKind, Digest, Serial};
+use record::{ChangeKind, Digest, Serial, excerpt};
 use serde_json::Value;
 use state::stored::Stored;
 
@@ -27,7 +27,7 @@ use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::protocols::changes::{is_served, loaded};
-use crate::published::changes::{Entry, Event, Feed, Followed, Position, Subject};
+use crate::published::changes::{Entry, Event, Feed, FeedPosition, Followed, Subject};
 
 /// Size of the form of this page.
 const FORM_BYTES_MAX: usize = 4 << 10;
@@ -108,7 +108,7 @@ fn cookie(user: &str, position: &str) -> String {
 }
 
 /// The mark of this user in the browser.
-fn mark(app: &App, head: &Parts, user: &str) -> Option<Position> {
+fn mark(app: &App, head: &Parts, user: &str) -> Option<FeedPosition> {
     let value = Cookie::Read.shown(app, head)?;
     let position = value.strip_prefix(&cookie(user, ""))?;
     is_position(position).then(|| position.parse().ok())?
@@ -119,7 +119,7 @@ fn is_position(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     text.len() <= POSITION_BYTES_MAX
         && text.bytes().all(is_plain)
-        && text.parse::<Position>().is_ok()
+        && text.parse::<FeedPosition>().is_ok()
 }
 
 /// `GET /+changed`
@@ -173,7 +173,7 @@ pub(crate) async fn mark_as_read(
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
     let position = posted.fields.one("position")?;
     if !is_position(position) {
-        let shown: String = position.chars().take(POSITION_BYTES_MAX).collect();
+        let shown = excerpt(position, POSITION_BYTES_MAX);
         let expected = "the `next` of an answer of `/changes`, as the page has it";
         let detail = format!("`{}` is no position: expected {expected}", shown.escape_debug());
         return Err(HttpError::bad_request(detail));
@@ -186,7 +186,7 @@ pub(crate) async fn mark_as_read(
 }
 
 /// The serial of the mark; `None` without a mark, or if the feed no longer has all changes since then.
-fn known(feed: &Feed, mark: Option<&Position>) -> Option<Serial> {
+fn known(feed: &Feed, mark: Option<&FeedPosition>) -> Option<Serial> {
     feed.find(mark?).ok()
 }
 

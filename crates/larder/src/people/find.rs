@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use account::{Object, Portion, Principal, Scope};
-use article::text_index::Piece;
+use article::text_index::SnippetPart;
 use article::{Article, ArticleName, ListQuery};
 use askama::Template;
 use axum::response::Response;
@@ -77,7 +77,7 @@ struct Item {
     /// A warning for the reader.
     warning: &'static str,
     /// The part of its text where the words are.
-    snippet: Vec<Piece>,
+    snippet: Vec<SnippetPart>,
 }
 
 #[derive(Template)]
@@ -107,7 +107,7 @@ impl Question {
         let query = head.uri.query().unwrap_or_default();
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-        let text = text.unwrap_or_default().trim().chars().take(QUERY_CHARS_MAX).collect();
+        let text = record::excerpt(text.unwrap_or_default().trim(), QUERY_CHARS_MAX).into();
         // Until the store is loaded, credentials cannot be checked, and nothing of it is found.
         let principal = match app.live_store.snapshot().is_some() {
             true => auth::identified_of(app, head).await?.unwrap_or_default(),

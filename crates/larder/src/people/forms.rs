@@ -11,8 +11,8 @@ use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
 use percent_encoding::percent_decode;
-use record::Serial;
-use resources::bodies::Held;
+use record::{Serial, excerpt};
+use resources::bodies::HeldMemory;
 
 use crate::app::App;
 use crate::front::auth::{self, Cookie, session};
@@ -44,7 +44,7 @@ const NEXT_BYTES_MAX: usize = 2_000;
 pub(crate) struct Fields {
     pairs: Vec<(String, String)>,
     /// The memory that they take.
-    _held: Option<Held>,
+    _held: Option<HeldMemory>,
 }
 
 impl Fields {
@@ -311,7 +311,7 @@ fn check_media_type(head: &Parts) -> Result<(), HttpError> {
     if media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Ok(());
     }
-    let media_type: String = media_type.chars().take(80).collect();
+    let media_type = excerpt(media_type, 80);
     let detail = format!(
         "a body of the type `{}` is no form: `application/x-www-form-urlencoded` was expected",
         media_type.escape_debug()

@@ -24,7 +24,6 @@ use crate::front::auth;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
-use state::text;
 
 use super::python::{self, IndexLine};
 
@@ -312,7 +311,7 @@ impl Article {
 /// The beginning of a text that fits on a line; `None` if it is empty.
 fn shortened(title: &str) -> Option<String> {
     let title = Some(title.trim()).filter(|title| !title.is_empty())?;
-    Some(text::shortened(title, TITLE_CHARS_MAX).into_owned())
+    Some(record::shortened(title, TITLE_CHARS_MAX).into_owned())
 }
 
 #[cfg(test)]

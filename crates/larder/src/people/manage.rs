@@ -24,7 +24,7 @@ use http::request::Parts;
 use operations::Operation;
 use operations::rights::{check_administrator, may_keep};
 use pypi::StageName;
-use record::Serial;
+use record::{Serial, excerpt};
 use serde_json::{Value, json};
 
 use self::index_settings::{Kind, Setting, new_index, people};
@@ -212,7 +212,7 @@ async fn page(
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let query = excerpt(query.unwrap_or_default().trim(), 200).to_owned();
     let is_administrator = principal.is_administrator(Scope::UserAdmin, Object::Server);
     let policy = &app.rules.users;
     let users = stored.accounts.users().filter(|user| {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use askama::Template;
-use aur::{By, Details, Filter, Order, PackageSelection, Part, Snapshot, Summary};
+use aur::{By, Details, Filter, ListWindow, Order, PackageSelection, PackageSummary, Snapshot};
 use axum::response::Response;
 use config::AurSource;
 use http::request::Parts;
@@ -50,8 +50,8 @@ pub(crate) struct Row {
     pub(crate) is_out_of_date: bool,
 }
 
-impl From<Summary> for Row {
-    fn from(package: Summary) -> Row {
+impl From<PackageSummary> for Row {
+    fn from(package: PackageSummary) -> Row {
         Row {
             package: package.name.into(),
             version: package.version,
@@ -139,11 +139,11 @@ impl Dependency {
     }
 }
 
-fn popular(limit: usize) -> Part {
-    Part { order: Order::Popularity, is_descending: true, offset: 0, limit }
+fn popular(limit: usize) -> ListWindow {
+    ListWindow { order: Order::Popularity, is_descending: true, offset: 0, limit }
 }
 
-fn names(packages: Vec<Summary>) -> Vec<PageLink> {
+fn names(packages: Vec<PackageSummary>) -> Vec<PageLink> {
     packages.into_iter().map(|package| package.name.into()).collect()
 }
 
@@ -538,7 +538,7 @@ fn written(snapshot: &Snapshot, name: &str) -> Option<String> {
     let folded = aur::fold(name);
     for by in [By::Maintainer, By::CoMaintainers, By::Submitter] {
         let values = [(by, name)];
-        let first = Part { limit: 1, ..popular(1) };
+        let first = ListWindow { limit: 1, ..popular(1) };
         let found = snapshot.browse(&PackageSelection::Values(&values), Filter::default(), first);
         let Some(package) = found.packages.into_iter().next() else { continue };
         let details = snapshot.details(&package.name)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use askama::Template;
-use aur::{By, Filter, Order, PackageList, PackageSelection, Part, Snapshot};
+use aur::{By, Filter, ListWindow, Order, PackageList, PackageSelection, Snapshot};
 use axum::response::{IntoResponse, Response};
 use http::header::IF_NONE_MATCH;
 use http::request::Parts;
@@ -94,7 +94,7 @@ impl Search {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
                 ("K", words) => {
-                    search.words = words.trim().chars().take(WORDS_CHARS_MAX).collect();
+                    search.words = record::excerpt(words.trim(), WORDS_CHARS_MAX).into();
                 }
                 ("SeB", field) => {
                     let known = FIELDS.iter().find(|(letter, _)| *letter == field);
@@ -149,8 +149,8 @@ impl Search {
         query.finish()
     }
 
-    fn part(&self) -> Part {
-        Part {
+    fn part(&self) -> ListWindow {
+        ListWindow {
             order: ORDERS[self.order].2,
             is_descending: self.is_descending,
             offset: self.offset,
@@ -190,7 +190,7 @@ impl Search {
 }
 
 /// A list that needs no sorting.
-fn alone(packages: Vec<aur::Summary>) -> PackageList {
+fn alone(packages: Vec<aur::PackageSummary>) -> PackageList {
     PackageList { count: packages.len(), packages }
 }
 
@@ -324,8 +324,8 @@ struct Item {
 }
 
 impl Item {
-    fn of(package: &aur::Summary, is_of_changes: bool) -> Item {
-        let aur::Summary { first_submitted, last_modified, .. } = package;
+    fn of(package: &aur::PackageSummary, is_of_changes: bool) -> Item {
+        let aur::PackageSummary { first_submitted, last_modified, .. } = package;
         let seconds = if is_of_changes { *last_modified } else { *first_submitted };
         let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
         Item {

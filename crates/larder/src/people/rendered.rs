@@ -1,12 +1,12 @@
 //! Rendered texts of strangers for pages, cached, because the same description is read again and again.
 //!
-//! text and how it is shown -> [`markup::render`] on a thread that may take long -> [`Rendered`], found again by a key of
+//! text and how it is shown -> [`markup::render`] on a thread that may take long -> [`RenderedText`], found again by a key of
 //! everything that it was made of.
 
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 
-use markup::Rendered;
+use markup::RenderedText;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use record::Digest;
@@ -30,8 +30,8 @@ pub(crate) struct Key {
 #[derive(Clone)]
 struct Weights;
 
-impl Weighter<Key, Arc<Rendered>> for Weights {
-    fn weight(&self, key: &Key, rendered: &Arc<Rendered>) -> u64 {
+impl Weighter<Key, Arc<RenderedText>> for Weights {
+    fn weight(&self, key: &Key, rendered: &Arc<RenderedText>) -> u64 {
         let place = key.place.as_ref().map_or(0, |(place, _)| place.len());
         let headings = rendered.contents.iter().map(|it| it.id.len() + it.text.len() + 64);
         (rendered.html.len() + place + headings.sum::<usize>()) as u64 + ENTRY_BYTES
@@ -43,11 +43,11 @@ const RENDERED_AT_ONCE: usize = 2;
 
 static RENDERING: Semaphore = Semaphore::const_new(RENDERED_AT_ONCE);
 
-static KEPT: LazyLock<Cache<Key, Arc<Rendered>, Weights>> =
+static KEPT: LazyLock<Cache<Key, Arc<RenderedText>, Weights>> =
     LazyLock::new(|| Cache::with_weighter(500, BYTES_MAX, Weights));
 
 /// The text that this key is of, as `render` makes it.
-pub(crate) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
+pub(crate) async fn rendered(key: Key, render: impl FnOnce() -> RenderedText) -> Arc<RenderedText> {
     // The first request for a text renders it; if its client disconnects, the next request does.
     let making = async { Ok::<_, Infallible>(rendered_once(render).await) };
     match KEPT.get_or_insert_async(&key, making).await {
@@ -57,7 +57,7 @@ pub(crate) async fn rendered(key: Key, render: impl FnOnce() -> Rendered) -> Arc
 }
 
 /// Calls `render` for a text that differs from reader to reader and is not cached.
-pub(crate) async fn rendered_once(render: impl FnOnce() -> Rendered) -> Arc<Rendered> {
+pub(crate) async fn rendered_once(render: impl FnOnce() -> RenderedText) -> Arc<RenderedText> {
     // Few are made at a time, as each may take milliseconds. It is never closed.
     let _permit = RENDERING.acquire().await;
     Arc::new(tokio::task::block_in_place(render))
@@ -82,7 +82,7 @@ mod tests {
         let permits = RENDERING.acquire_many(RENDERED_AT_ONCE as u32).await.expect("never closed");
         let render = || {
             made.set(made.get() + 1);
-            Rendered::default()
+            RenderedText::default()
         };
         let mut asked = Box::pin(join_all((0..8).map(|_| rendered(key.clone(), render))));
         let mut once = Box::pin(rendered_once(render));
@@ -112,7 +112,7 @@ mod tests {
                         made.fetch_add(1, SeqCst);
                         // Waits until the test has dropped the other end.
                         let _ = wait.lock().expect("not poisoned").recv();
-                        Rendered::default()
+                        RenderedText::default()
                     })
                     .await
                 })

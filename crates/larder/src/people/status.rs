@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::front::chart::points;
 use crate::front::display;
 use crate::front::page::{self, Audience, Site};
-use crate::published::changes::shapes::Shape;
+use crate::published::changes::shapes::WebhookShape;
 use crate::routes::Surface;
 
 /// A process that has not looked at the store for longer than this does not follow it.
@@ -215,7 +215,8 @@ fn store(app: &App) -> Vec<Line> {
 
 /// What shared caches were not told of yet, each by the name of its webhook.
 fn caches(app: &App) -> impl Iterator<Item = Line> {
-    let all = app.changes.webhooks.all().iter().filter(|it| matches!(it.shape, Shape::Cache(_)));
+    let all =
+        app.changes.webhooks.all().iter().filter(|it| matches!(it.shape, WebhookShape::Cache(_)));
     all.map(|webhook| {
         let (waiting, lag) = webhook.backlog(app.changes.feed(webhook.surface));
         let (name, changes) = (&webhook.name, display::count(waiting, "change", "changes"));

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use account::Principal;
-use aur::{Answer, Body, Outcome, Outside, Params, PathParams, Query, QueryError, Version};
+use aur::{Answer, Body, Outcome, Params, PathParams, Query, QueryError, SearchContext, Version};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
@@ -277,7 +277,7 @@ impl Refined {
                 }
                 member.flatten().map(serde_json::Value::to_string)
             };
-            let outside = Outside { is_over, added: &added };
+            let outside = SearchContext { is_over, added: &added };
             let answer = Answer::to_refined(params, &snapshot, speaks_6, results_max, &outside);
             (answer, wanted.into_inner())
         };

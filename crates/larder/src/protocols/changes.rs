@@ -29,7 +29,7 @@ use crate::front::negotiation::prefers;
 use crate::front::parameters::{parameters, parsed};
 use crate::front::respond::{Conditions, respond};
 use crate::front::{auth, serial, turns};
-use crate::published::changes::{Feed, Followed, Lost, Position, Refused};
+use crate::published::changes::{Feed, FeedPosition, Followed, LostPosition, SubscriptionRefusal};
 use crate::routes::Surface;
 
 pub(crate) use self::history::{Histories, list_package_histories, show_package_history};
@@ -212,7 +212,7 @@ async fn positioned(
     name: &str,
     text: &str,
 ) -> Result<Serial, HttpError> {
-    let position = text.parse::<Position>().map_err(|()| {
+    let position = text.parse::<FeedPosition>().map_err(|()| {
         let expected = "a serial, or a `next` of an earlier answer";
         let detail = format!("`{text}` is no position for `{name}`: expected {expected}");
         HttpError::bad_request(detail)
@@ -225,17 +225,17 @@ async fn found(
     app: &App,
     feed: &Feed,
     surface: Followed,
-    position: &Position,
+    position: &FeedPosition,
     text: &str,
 ) -> Result<Serial, HttpError> {
     let mut outcome = feed.find(position);
-    if outcome == Err(Lost::Ahead) && surface != Followed::Aur {
+    if outcome == Err(LostPosition::Ahead) && surface != Followed::Aur {
         let reached = feed.reached(position.serial);
         // If this times out, the second look tells.
         let _ = tokio::time::timeout(app.config.store.wait_for_serial, reached).await;
         outcome = feed.find(position);
         // Another process may have committed this serial, and this process has not read it yet.
-        if outcome == Err(Lost::Ahead)
+        if outcome == Err(LostPosition::Ahead)
             && app.store.records.serial().await.is_ok_and(|serial| serial >= position.serial)
         {
             let detail = format!("this process does not have serial {} yet", position.serial);
@@ -246,15 +246,15 @@ async fn found(
 }
 
 /// The answer to a client whose position is of no use.
-fn refused(feed: &Feed, lost: &Lost, position: &str) -> HttpError {
+fn refused(feed: &Feed, lost: &LostPosition, position: &str) -> HttpError {
     let (oldest, oldest_position) = feed.oldest();
     let what = match lost {
-        Lost::NotLoaded => {
+        LostPosition::NotLoaded => {
             return HttpError::unavailable("the history of this surface is not loaded yet", 1);
         }
-        Lost::TooOld => "is older than the history",
-        Lost::OfAnother => "is of another history",
-        Lost::Ahead => "was never reached by this history",
+        LostPosition::TooOld => "is older than the history",
+        LostPosition::OfAnother => "is of another history",
+        LostPosition::Ahead => "was never reached by this history",
     };
     let detail = format!(
         "start over: the position `{position}` {what}, whose oldest serial is {oldest}; ask without `since` for the \
@@ -332,11 +332,11 @@ fn follow(
     } else {
         let place = app.changes.subscribers.add(security::client().key());
         let place = place.map_err(|refused| match refused {
-            Refused::All(max) => HttpError::unavailable(
+            SubscriptionRefusal::All(max) => HttpError::unavailable(
                 format!("{max} clients follow a feed already (changes.subscribers_max)"),
                 30,
             ),
-            Refused::Client(max) => HttpError::too_many(
+            SubscriptionRefusal::Client(max) => HttpError::too_many(
                 format!(
                     "this client follows a feed on {max} connections already \
                      (changes.subscribers_per_client_max)"

@@ -25,7 +25,7 @@ use crate::front::conditional::{
     RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
-use crate::published::changes::deltas::Offer;
+use crate::published::changes::deltas::DeltaOffer;
 use crate::published::lists::MadeList;
 
 /// A file that can be sent.
@@ -140,14 +140,14 @@ pub(crate) async fn download_delta(app: &Arc<App>, head: &Parts) -> Result<Respo
         HttpError::internal("the delta cannot be made; it has been logged")
     })?;
     let made = match offer {
-        Offer::Delta(made) => made,
-        Offer::StartOver => {
+        DeltaOffer::Delta(made) => made,
+        DeltaOffer::StartOver => {
             let detail = format!(
                 "no delta leads from a dump with the SHA-256 `{since}` to the one of now: fetch /{KEPT_FILE_NAME}"
             );
             return Err(HttpError::gone(detail));
         }
-        Offer::NotYet => {
+        DeltaOffer::NotYet => {
             return Err(HttpError::unavailable(
                 "the dump is still being compared with the one before",
                 2,

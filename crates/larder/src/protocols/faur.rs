@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use aur::{FaurBy, Outside, QueryError};
+use aur::{FaurBy, QueryError, SearchContext};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
@@ -52,7 +52,7 @@ async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let snapshot = app.packages()?.snapshot.clone();
     let results_max = app.aur.results_max.load(Relaxed);
     let search = move |is_over: &dyn Fn() -> bool| {
-        let outside = Outside { is_over, ..Outside::NOTHING };
+        let outside = SearchContext { is_over, ..SearchContext::NOTHING };
         snapshot.faur(&names, by, results_max, &outside)
     };
     let found = search_in_turn(app, search).await?;

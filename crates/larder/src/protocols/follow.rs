@@ -12,23 +12,23 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use account::{Means, Object, Portion, Principal, Scope, UserName};
+use account::{AuthMethod, Object, Portion, Principal, Scope, UserName};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use following::frame::{self, End, Frame, Hello, Part, Whole};
-use following::{Held, X_LARDER_PART, generation};
+use following::frame::{self, End, Frame, Hello, PartialCopy, Whole};
+use following::{PartState, X_LARDER_PART, generation};
 use futures_util::{Stream, stream};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
-use pypi::upstream::Place as UpstreamPlace;
+use pypi::upstream::MirrorPath;
 use record::{Digest, Serial};
 use resources::turns::blocking;
-use store::blobs::Verdict;
-use store::records::{PageSize, Place as RecordPlace};
+use store::blobs::BlobVerdict;
+use store::records::{PagePosition, PageSize};
 use store::{BlobError, ReadError};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -104,7 +104,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
             part: match extent {
                 Extent::Everything => None,
                 Extent::Part => {
-                    Some(Part { has_open_articles: part::has_open_articles(&app.config) })
+                    Some(PartialCopy { has_open_articles: part::has_open_articles(&app.config) })
                 }
             },
             primary_url: match &app.following {
@@ -156,7 +156,7 @@ pub(crate) async fn read_blob(
     let Some(blob) = blob else {
         // The follower has its digest from a record, unless that was deleted since.
         if state::named_blobs::is_named(&app.store.records, digest).await.unwrap_or(false) {
-            app.store.blobs.note(digest, Verdict::Missing);
+            app.store.blobs.note(digest, BlobVerdict::Missing);
         }
         return Err(absent());
     };
@@ -190,9 +190,9 @@ pub(crate) async fn read_mirrored(
         ("+simple", [name]) => Some(ProjectName::normalize(name).map_err(|_| none())?),
         _ => {
             let place = match kind.as_str() {
-                "+upstream" => UpstreamPlace::of_upstream(names),
-                "+f" => UpstreamPlace::of_digest(names),
-                "+e" => UpstreamPlace::of_external(names),
+                "+upstream" => MirrorPath::of_upstream(names),
+                "+f" => MirrorPath::of_digest(names),
+                "+e" => MirrorPath::of_external(names),
                 _ => None,
             };
             return mirrored::for_follower(&ask, stage, place.ok_or_else(none)?).await;
@@ -250,7 +250,7 @@ async fn follower(app: &App, head: &Parts) -> Result<(Principal, Extent), HttpEr
 }
 
 fn may_follow(principal: &Principal) -> Result<Extent, HttpError> {
-    let is_token = principal.identity().is_some_and(|it| matches!(it.means, Means::Token(_)));
+    let is_token = principal.identity().is_some_and(|it| matches!(it.means, AuthMethod::Token(_)));
     if is_token && principal.is_administrator(Scope::ServerFollow, Object::Server) {
         return Ok(Extent::Everything);
     }
@@ -264,7 +264,7 @@ fn may_follow(principal: &Principal) -> Result<Extent, HttpError> {
 }
 
 /// What a follower has already of the part that it may read.
-fn held(head: &Parts) -> Result<Option<Held>, HttpError> {
+fn held(head: &Parts) -> Result<Option<PartState>, HttpError> {
     let value = head.headers.get(X_LARDER_PART).ok_or_else(|| {
         HttpError::bad_request(
             "the user of this token is no administrator, so it opens only what that user may read, and a follower says in \
@@ -272,7 +272,7 @@ fn held(head: &Parts) -> Result<Option<Held>, HttpError> {
         )
     })?;
     let value = String::from_utf8_lossy(value.as_bytes());
-    Held::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
+    PartState::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
 }
 
 /// A place among the servers that follow this one.
@@ -318,13 +318,13 @@ struct Asked {
     principal: Principal,
     extent: Extent,
     after: Serial,
-    held: Option<Held>,
+    held: Option<PartState>,
 }
 
 struct Sending {
     app: Arc<App>,
     principal: Principal,
-    at: RecordPlace,
+    at: PagePosition,
     ready: VecDeque<Frame>,
     accounts: watch::Receiver<u64>,
     /// Which dump of the AUR's packages there is.
@@ -336,7 +336,7 @@ struct Sending {
     has_ended: bool,
     extent: Extent,
     /// What the follower has said of its part, until that is begun.
-    held: Option<Held>,
+    held: Option<PartState>,
     part: Option<part::Part>,
     _place: Place,
 }
@@ -353,7 +353,7 @@ fn frames(
     let sending = Sending {
         app,
         principal,
-        at: RecordPlace::after(after),
+        at: PagePosition::after(after),
         ready: VecDeque::from([Frame::Hello(hello)]),
         accounts,
         aur_dump,

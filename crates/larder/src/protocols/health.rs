@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use serde_json::json;
 use state::text::counted;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 
 use crate::app::App;
 
@@ -91,8 +91,8 @@ pub(crate) async fn check_ready(app: &App, head: &Parts) -> Response {
         if let Some((digest, verdict)) = app.store.blobs.damaged().first() {
             let count = app.store.blobs.damaged().len();
             let flaw = match verdict {
-                Verdict::Missing => "missing",
-                Verdict::Damaged { .. } | Verdict::Whole => "damaged",
+                BlobVerdict::Missing => "missing",
+                BlobVerdict::Damaged { .. } | BlobVerdict::Whole => "damaged",
             };
             let _ = writeln!(
                 body,

@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
-use crate::published::advisories::Served;
+use crate::published::advisories::ServedBundle;
 use crate::routes::Route;
 
 /// Size of a body, and values in it.
@@ -187,7 +187,7 @@ fn answered(outcome: Result<Vec<u8>, Refusal>) -> Response {
     outcome.map_or_else(Refusal::into_response, |body| answer(StatusCode::OK, body))
 }
 
-fn served(app: &App) -> Result<Arc<Served>, Refusal> {
+fn served(app: &App) -> Result<Arc<ServedBundle>, Refusal> {
     app.python.advisories.served().ok_or_else(|| {
         let message = "no OSV records are loaded: `advisories.source` says where they come from, and `larder import-osv` brings some";
         HttpError::unavailable(message, 60).into()
@@ -264,7 +264,7 @@ impl Sought {
         sought.project = ProjectName::normalize(&name).ok();
         if let Some(version) = version {
             sought.version = Some(Version::parse(&version).map_err(|_| {
-                let shown: String = version.chars().take(100).collect();
+                let shown = record::excerpt(&version, 100);
                 Refusal::invalid(format!("`{shown}` is no version; one such as 1.0 was expected."))
             })?);
         }
@@ -358,7 +358,7 @@ fn push_token(text: &mut String, after: &str) {
 }
 
 /// The answer to a query. This blocks.
-fn whole_records(served: &Served, sought: &Sought) -> Result<Vec<u8>, Refusal> {
+fn whole_records(served: &ServedBundle, sought: &Sought) -> Result<Vec<u8>, Refusal> {
     let (mut body, mut count, mut bytes, mut last) = (b"{".to_vec(), 0, 0, "");
     for advisory in sought.found(&served.bundle.advisories) {
         bytes += served.bundle.record_bytes(advisory);
@@ -378,7 +378,7 @@ fn whole_records(served: &Served, sought: &Sought) -> Result<Vec<u8>, Refusal> {
 }
 
 /// A whole record. This blocks.
-fn record(served: &Served, place: u32) -> Result<Vec<u8>, Refusal> {
+fn record(served: &ServedBundle, place: u32) -> Result<Vec<u8>, Refusal> {
     served.bundle.record(place).map_err(|error| {
         if !served.has_failed.swap(true, Relaxed) {
             tracing::error!(%error, "an OSV record cannot be read any more from the bundle");

@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use issuers::Refused;
+use issuers::TokenRefusal;
 use jiff::Timestamp;
-use operations::publishing::{MintUploadToken, Minted};
+use operations::publishing::{MintUploadToken, MintedToken};
 use operations::{Refusal, Rule, carry_out};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -84,15 +84,15 @@ impl From<HttpError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<TokenRefusal> for Failure {
+    fn from(refused: TokenRefusal) -> Failure {
         match &refused {
-            Refused::Invalid(_)
-            | Refused::UnknownIssuer(_)
-            | Refused::Answer(_)
-            | Refused::NotAdmitted(_) => Failure::new("invalid-token", refused.to_string()),
+            TokenRefusal::Invalid(_)
+            | TokenRefusal::UnknownIssuer(_)
+            | TokenRefusal::Answer(_)
+            | TokenRefusal::NotAdmitted(_) => Failure::new("invalid-token", refused.to_string()),
             // Why keys cannot be fetched is for the operator, in the log.
-            Refused::Unavailable { issuer, retry_after_seconds, .. } => Failure {
+            TokenRefusal::Unavailable { issuer, retry_after_seconds, .. } => Failure {
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 code: "unavailable",
                 description: format!("the keys of the issuer {issuer} cannot be fetched now"),
@@ -140,7 +140,7 @@ pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let stored = app.stored()?;
     let stage = stored.index.stage(below.trim_matches('/'));
     if !app.logins.issuers.are_named() || stage.is_none_or(|stage| stage.config().is_mirror()) {
-        let shown: String = path.chars().take(200).collect();
+        let shown = record::excerpt(&path, 200);
         return Err(HttpError::not_found(format!("no trusted publishing at `{shown}`")));
     }
     let root = outside::root_url(app, head);
@@ -183,7 +183,7 @@ async fn mint(app: &App, head: &Parts, body: Body) -> Result<Response, Failure> 
     let sender = auth::sender(Principal::Anonymous, head);
     let done = carry_out(&mut app.keeper(), &sender, &wish).await;
     let done = done.map_err(|refusal| refused(app, &called, refusal))?;
-    let Minted { text, token, admits } = &done.outcome;
+    let MintedToken { text, token, admits } = &done.outcome;
     tracing::info!(
         identity = called,
         token = %token.id,
@@ -211,7 +211,7 @@ async fn wish(app: &App, head: &Parts, body: Body) -> Result<Wish, Failure> {
     match unknown {
         None => Ok(wish),
         Some(feature) => {
-            let shown: String = feature.chars().take(80).collect();
+            let shown = record::excerpt(feature, 80);
             let text = format!("the feature `{shown}` is not known: `{MULTI_USE}` was expected");
             Err(Failure::new("invalid-payload", text))
         }

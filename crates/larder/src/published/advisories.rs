@@ -20,7 +20,7 @@ pub(crate) type Bundle = pypi::osv::Bundle<FileReader>;
 const READING_MAX: usize = 8;
 
 /// The published bundle.
-pub(crate) struct Served {
+pub(crate) struct ServedBundle {
     /// Its records.
     pub(crate) bundle: Bundle,
     /// Its source, without credentials.
@@ -38,14 +38,14 @@ pub(crate) struct Served {
 pub(crate) struct KnownAdvisories {
     /// The cell that policies read; every snapshot of the index has it.
     pub(crate) live: Arc<LiveAdvisories>,
-    served: Live<Served>,
-    trouble: Mutex<Trouble>,
+    served: Live<ServedBundle>,
+    trouble: Mutex<RefreshTrouble>,
     /// Notified to have the source looked at.
     pub(crate) wish: Notify,
 }
 
 #[derive(Default)]
-struct Trouble {
+struct RefreshTrouble {
     text: Option<String>,
     /// When the source last confirmed that the published bundle is its latest.
     confirmed_at: Option<SystemTime>,
@@ -53,12 +53,12 @@ struct Trouble {
 
 impl KnownAdvisories {
     /// The published bundle; `None` before the first one.
-    pub(crate) fn served(&self) -> Option<Arc<Served>> {
+    pub(crate) fn served(&self) -> Option<Arc<ServedBundle>> {
         self.served.snapshot_full()
     }
 
     /// Publishes a bundle, also for policies.
-    pub(crate) fn publish(&self, served: Arc<Served>) {
+    pub(crate) fn publish(&self, served: Arc<ServedBundle>) {
         let advisories: Arc<Advisories> = served.bundle.advisories.clone();
         self.served.publish(served);
         self.live.publish(advisories);
@@ -89,7 +89,7 @@ impl KnownAdvisories {
         is_new
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Trouble> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RefreshTrouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

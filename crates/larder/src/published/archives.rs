@@ -13,10 +13,10 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use rawzip::FileReader;
 use record::Digest;
-use resources::turns::{Share, Turn};
+use resources::turns::{ThreadShare, Turn};
 use store::BlobStore;
 
-use super::open_zips::{Unopened, copied, local};
+use super::open_zips::{OpenZipError, copied, local};
 
 /// Memory for lists of members, and for texts of members, in bytes.
 const LISTS_BYTES_MAX: u64 = 8 << 20;
@@ -35,14 +35,14 @@ const COMPARED_AT_ONCE: usize = 8;
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 /// The result of reading, or why the archive cannot be read.
-type Looked<T> = Arc<Result<T, String>>;
+type ArchiveLook<T> = Arc<Result<T, String>>;
 
 /// Release files that people look into.
 pub(crate) struct Archives {
-    lists: Cache<Key, Looked<Contents>, Weights>,
-    texts: Cache<Key, Looked<Option<MemberText>>, Weights>,
-    share: Share,
-    comparisons: Share,
+    lists: Cache<Key, ArchiveLook<Contents>, Weights>,
+    texts: Cache<Key, ArchiveLook<Option<MemberText>>, Weights>,
+    share: ThreadShare,
+    comparisons: ThreadShare,
 }
 
 /// A release file, of this server or of a mirror.
@@ -56,11 +56,11 @@ pub(crate) struct ArchiveFile {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     file: ArchiveFile,
-    what: What,
+    what: ArchivePart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum What {
+enum ArchivePart {
     Members { has_digests: bool },
     Member(usize),
 }
@@ -68,8 +68,8 @@ enum What {
 #[derive(Clone)]
 struct Weights;
 
-impl Weighter<Key, Looked<Contents>> for Weights {
-    fn weight(&self, key: &Key, looked: &Looked<Contents>) -> u64 {
+impl Weighter<Key, ArchiveLook<Contents>> for Weights {
+    fn weight(&self, key: &Key, looked: &ArchiveLook<Contents>) -> u64 {
         let bytes = match &**looked {
             Ok(contents) => contents
                 .members
@@ -85,8 +85,8 @@ impl Weighter<Key, Looked<Contents>> for Weights {
     }
 }
 
-impl Weighter<Key, Looked<Option<MemberText>>> for Weights {
-    fn weight(&self, key: &Key, looked: &Looked<Option<MemberText>>) -> u64 {
+impl Weighter<Key, ArchiveLook<Option<MemberText>>> for Weights {
+    fn weight(&self, key: &Key, looked: &ArchiveLook<Option<MemberText>>) -> u64 {
         let bytes = match &**looked {
             Ok(Some(text)) => text.name.capacity() + text.bytes.capacity(),
             Ok(None) => 0,
@@ -98,7 +98,7 @@ impl Weighter<Key, Looked<Option<MemberText>>> for Weights {
 
 /// Why an archive is not looked into.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum LookError {
     /// The store does not have it.
     Missing,
     /// This many requests are waiting already.
@@ -135,23 +135,23 @@ impl Archives {
         Archives {
             lists: cache(LISTS_BYTES_MAX),
             texts: cache(TEXTS_BYTES_MAX),
-            share: Share::half(cores, 2 * WAITING_MAX),
-            comparisons: Share::new(COMPARED_AT_ONCE, WAITING_MAX),
+            share: ThreadShare::half(cores, 2 * WAITING_MAX),
+            comparisons: ThreadShare::new(COMPARED_AT_ONCE, WAITING_MAX),
         }
     }
 
     /// The members of a file, with the digests of their bytes if they are wanted.
     ///
     /// # Errors
-    /// [`Unread`]
+    /// [`LookError`]
     pub(crate) async fn members(
         &self,
         blobs: &BlobStore,
         directory: &Path,
         file: &ArchiveFile,
         has_digests: bool,
-    ) -> Result<Looked<Contents>, Unread> {
-        let key = Key { file: file.clone(), what: What::Members { has_digests } };
+    ) -> Result<ArchiveLook<Contents>, LookError> {
+        let key = Key { file: file.clone(), what: ArchivePart::Members { has_digests } };
         let reading = self.read(blobs, directory, file, move |reader, file_bytes, filename| {
             let limits = ContentsLimits::default();
             archive::members(reader, file_bytes, filename, &limits, has_digests)
@@ -163,21 +163,21 @@ impl Archives {
     /// The beginning of the member with this number; `None` if the archive has no such file.
     ///
     /// # Errors
-    /// [`Unread`]
+    /// [`LookError`]
     pub(crate) async fn member(
         &self,
         blobs: &BlobStore,
         directory: &Path,
         file: &ArchiveFile,
         number: usize,
-    ) -> Result<Looked<Option<MemberText>>, Unread> {
+    ) -> Result<ArchiveLook<Option<MemberText>>, LookError> {
         let limits = ContentsLimits::default();
         if number >= limits.members_max {
             return Ok(Arc::new(Ok(None)));
         }
         // A list that is there says what need not be looked for.
         let listed = [false, true].into_iter().find_map(|has_digests| {
-            let what = What::Members { has_digests };
+            let what = ArchivePart::Members { has_digests };
             self.lists.get(&Key { file: file.clone(), what })
         });
         if let Some(Ok(contents)) = listed.as_deref()
@@ -186,7 +186,7 @@ impl Archives {
         {
             return Ok(Arc::new(Ok(None)));
         }
-        let key = Key { file: file.clone(), what: What::Member(number) };
+        let key = Key { file: file.clone(), what: ArchivePart::Member(number) };
         let reading = self.read(blobs, directory, file, move |reader, file_bytes, filename| {
             archive::member(reader, file_bytes, filename, &limits, number)
         });
@@ -196,21 +196,21 @@ impl Archives {
     /// A place for a comparison, as soon as one is free; a request that waits for it has read nothing yet.
     ///
     /// # Errors
-    /// [`Unread::Busy`]
-    pub(crate) async fn comparison(&self) -> Result<(Turn, Turn), Unread> {
-        let place = self.comparisons.enter().map_err(Unread::Busy)?;
+    /// [`LookError::Busy`]
+    pub(crate) async fn comparison(&self) -> Result<(Turn, Turn), LookError> {
+        let place = self.comparisons.enter().map_err(LookError::Busy)?;
         Ok((place, self.comparisons.turns.take().await))
     }
 
     /// Waits for a turn and calls `work`.
     ///
     /// # Errors
-    /// [`Unread::Busy`]
+    /// [`LookError::Busy`]
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unread> {
-        let _place = self.share.enter().map_err(Unread::Busy)?;
+    ) -> Result<T, LookError> {
+        let _place = self.share.enter().map_err(LookError::Busy)?;
         Ok(self.share.turns.take().await.run_apart(work).await)
     }
 
@@ -220,12 +220,12 @@ impl Archives {
         directory: &Path,
         file: &ArchiveFile,
         work: impl FnOnce(FileReader, u64, &Filename) -> Result<T, ArchiveError> + Send + 'static,
-    ) -> Result<Looked<T>, Unread> {
+    ) -> Result<ArchiveLook<T>, LookError> {
         let ArchiveFile { digest, filename } = file.clone();
         if !archive::is_archive(&filename) {
             return Ok(Arc::new(Err("files of this kind are not opened".to_owned())));
         }
-        let _place = self.share.enter().map_err(Unread::Busy)?;
+        let _place = self.share.enter().map_err(LookError::Busy)?;
         let turn = self.share.turns.take().await;
         let opened = match local(blobs, digest).await {
             Ok(Some(opened)) => Ok((opened, turn)),
@@ -234,14 +234,14 @@ impl Archives {
         };
         let (opened, turn) = match opened {
             Ok(opened) => opened,
-            Err(Unopened::Missing) => return Err(Unread::Missing),
-            Err(Unopened::Large(bytes)) => {
+            Err(OpenZipError::Missing) => return Err(LookError::Missing),
+            Err(OpenZipError::Large(bytes)) => {
                 return Ok(Arc::new(Err(format!(
                     "it has {bytes} bytes, and at most {COPY_BYTES_MAX} are copied from the object store"
                 ))));
             }
-            Err(Unopened::Broken(error)) => return Ok(Arc::new(Err(error.to_string()))),
-            Err(Unopened::Failed(error)) => return Err(Unread::Failed(error)),
+            Err(OpenZipError::Broken(error)) => return Ok(Arc::new(Err(error.to_string()))),
+            Err(OpenZipError::Failed(error)) => return Err(LookError::Failed(error)),
         };
         let looking = move || {
             let file_bytes = opened.metadata().map_err(ArchiveError::Io)?.len();
@@ -249,7 +249,7 @@ impl Archives {
         };
         match turn.run_apart(looking).await {
             Ok(found) => Ok(Arc::new(Ok(found))),
-            Err(ArchiveError::Io(error)) => Err(Unread::Failed(error.to_string())),
+            Err(ArchiveError::Io(error)) => Err(LookError::Failed(error.to_string())),
             Err(error) => Ok(Arc::new(Err(error.to_string()))),
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         ArchiveFile { digest: Digest::of(text.as_bytes()), filename }
     }
 
-    fn listed(members: usize, is_cut: bool) -> Looked<Contents> {
+    fn listed(members: usize, is_cut: bool) -> ArchiveLook<Contents> {
         let member = |number: usize| ContentsMember {
             name: format!("foo-1.0/{number:0100}"),
             size_bytes: 1,
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn list_of(file: &ArchiveFile) -> Key {
-        Key { file: file.clone(), what: What::Members { has_digests: true } }
+        Key { file: file.clone(), what: ArchivePart::Members { has_digests: true } }
     }
 
     #[test]
@@ -305,10 +305,10 @@ mod tests {
         for number in [0, 3, 19_999, 20_000, usize::MAX] {
             assert_eq!(looked(&whole, number).await.expect("no error").as_ref(), &Ok(None));
         }
-        assert!(matches!(looked(&whole, 1).await, Err(Unread::Missing)));
+        assert!(matches!(looked(&whole, 1).await, Err(LookError::Missing)));
         let cut = file("cut");
         archives.lists.insert(list_of(&cut), listed(3, true));
-        assert!(matches!(looked(&cut, 3).await, Err(Unread::Missing)));
+        assert!(matches!(looked(&cut, 3).await, Err(LookError::Missing)));
         assert!(archives.texts.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use aur::{Filter, Order, PackageSelection, Part, Snapshot, Summary};
+use aur::{Filter, ListWindow, Order, PackageSelection, PackageSummary, Snapshot};
 use source::KeptDumpFile;
 
 use super::example::Example;
@@ -30,14 +30,14 @@ pub struct AurPublished {
     /// An example for people to try, searched for when a page first shows it.
     pub example: OnceLock<Example>,
     /// The packages that its feeds name, found when one is first asked for.
-    pub latest: Latest,
+    pub latest: LatestPackages,
 }
 
 /// The newest packages, and those that changed last.
 #[derive(Clone, Default)]
-pub struct Latest {
-    newest: OnceLock<Vec<Summary>>,
-    modified: OnceLock<Vec<Summary>>,
+pub struct LatestPackages {
+    newest: OnceLock<Vec<PackageSummary>>,
+    modified: OnceLock<Vec<PackageSummary>>,
 }
 
 /// The dump that clients download beside a snapshot; empty until the first one is kept.
@@ -69,12 +69,12 @@ impl AurPublished {
 
     /// The newest packages or, by [`Order::LastModified`], those that changed last; latest first, at most [`LATEST_MAX`]. The
     /// first call takes some milliseconds.
-    pub fn latest(&self, order: Order) -> &[Summary] {
+    pub fn latest(&self, order: Order) -> &[PackageSummary] {
         let list = match order {
             Order::LastModified => &self.latest.modified,
             _ => &self.latest.newest,
         };
-        let part = Part { order, is_descending: true, offset: 0, limit: LATEST_MAX };
+        let part = ListWindow { order, is_descending: true, offset: 0, limit: LATEST_MAX };
         list.get_or_init(|| {
             self.snapshot.browse(&PackageSelection::All, Filter::default(), part).packages
         })

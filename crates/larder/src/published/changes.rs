@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use config::Config;
 use jiff::Timestamp;
-use record::Serial;
+use record::{Serial, excerpt};
 use store::Records;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use entry::{Draft, Entry, Event, Subject};
-pub(crate) use subscribers::{Counters, Refused, Subscribers, Subscription};
+pub(crate) use subscribers::{Counters, Subscribers, Subscription, SubscriptionRefusal};
 
 use self::webhooks::Webhooks;
 use super::aur_published::AurPublished;
@@ -104,29 +104,29 @@ impl Changes {
 
 /// A position in a feed: everything up to and including this serial is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct FeedPosition {
     pub(crate) serial: Serial,
     /// The first digits of the name of the history that the serial belongs to; unknown if a client gave the serial alone.
     pub(crate) history: Option<Box<str>>,
 }
 
-impl FromStr for Position {
+impl FromStr for FeedPosition {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Position, ()> {
+    fn from_str(text: &str) -> Result<FeedPosition, ()> {
         let (serial, history) = match text.split_once('.') {
             Some((serial, history)) if !history.is_empty() => (serial, Some(history.into())),
             Some(_) => return Err(()),
             None => (text, None),
         };
         let serial = serial.parse().map_err(|_| ())?;
-        Ok(Position { serial: Serial(serial), history })
+        Ok(FeedPosition { serial: Serial(serial), history })
     }
 }
 
 /// Why a client's position is of no use; the client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
+pub(crate) enum LostPosition {
     /// The feed has nothing yet.
     NotLoaded,
     /// The position is older than the history.
@@ -138,7 +138,7 @@ pub(crate) enum Lost {
 }
 
 /// Some entries of a feed.
-pub(crate) struct Slice {
+pub(crate) struct FeedSlice {
     pub(crate) entries: Vec<Arc<Entry>>,
     /// Everything up to here is in `entries`.
     pub(crate) up_to: Serial,
@@ -217,7 +217,7 @@ impl Feed {
     /// Begins the feed: `history` is the name of its history, and `drafts` are all changes after `oldest`.
     pub(crate) fn load(&self, history: &str, oldest: Serial, head: Serial, drafts: Vec<Draft>) {
         let begin = |ring: &mut Ring| {
-            ring.history = history.chars().take(HISTORY_CHARACTERS).collect();
+            ring.history = excerpt(history, HISTORY_CHARACTERS).into();
             ring.entries.clear();
             // A client that is cut off within the first commit gets that commit again.
             (ring.oldest, ring.head) = (oldest, oldest);
@@ -248,32 +248,32 @@ impl Feed {
     }
 
     /// The position of a client that wants only changes after now.
-    pub(crate) fn now(&self) -> Result<Serial, Lost> {
+    pub(crate) fn now(&self) -> Result<Serial, LostPosition> {
         let ring = self.ring();
-        if ring.history.is_empty() { Err(Lost::NotLoaded) } else { Ok(ring.head) }
+        if ring.history.is_empty() { Err(LostPosition::NotLoaded) } else { Ok(ring.head) }
     }
 
     /// The serial of a position.
-    pub(crate) fn find(&self, position: &Position) -> Result<Serial, Lost> {
+    pub(crate) fn find(&self, position: &FeedPosition) -> Result<Serial, LostPosition> {
         let ring = self.ring();
         if ring.history.is_empty() {
-            return Err(Lost::NotLoaded);
+            return Err(LostPosition::NotLoaded);
         }
         if position.history.as_ref().is_some_and(|history| *history != ring.history) {
-            return Err(Lost::OfAnother);
+            return Err(LostPosition::OfAnother);
         }
         match position.serial {
-            serial if serial < ring.oldest => Err(Lost::TooOld),
-            serial if serial > ring.head => Err(Lost::Ahead),
+            serial if serial < ring.oldest => Err(LostPosition::TooOld),
+            serial if serial > ring.head => Err(LostPosition::Ahead),
             serial => Ok(serial),
         }
     }
 
     /// At least `count` entries after `serial`, or all there are; never a part of a commit.
-    pub(crate) fn after(&self, serial: Serial, count: usize) -> Result<Slice, Lost> {
+    pub(crate) fn after(&self, serial: Serial, count: usize) -> Result<FeedSlice, LostPosition> {
         let ring = self.ring();
         if serial < ring.oldest {
-            return Err(Lost::TooOld);
+            return Err(LostPosition::TooOld);
         }
         let start = ring.entries.partition_point(|entry| entry.serial <= serial);
         let mut end = (start + count).min(ring.entries.len());
@@ -285,7 +285,7 @@ impl Feed {
         let has_more = end < ring.entries.len();
         let last = entries.last().map(|entry| entry.serial);
         let up_to = if has_more { last.unwrap_or(serial) } else { ring.head.max(serial) };
-        Ok(Slice { entries, up_to, has_more })
+        Ok(FeedSlice { entries, up_to, has_more })
     }
 
     /// How many entries come after `serial`, and when the first of them happened; of what the history has no more, nothing is known.
@@ -375,7 +375,7 @@ mod tests {
     fn check(
         feed: &Feed,
         (serial, count): (u64, usize),
-        expected: Result<(&[u64], u64, bool), Lost>,
+        expected: Result<(&[u64], u64, bool), LostPosition>,
     ) {
         let found = feed.after(Serial(serial), count).map(|slice| {
             let serials: Vec<u64> = slice.entries.iter().map(|entry| entry.serial.0).collect();
@@ -450,11 +450,11 @@ mod tests {
     fn the_oldest_commits_leave_the_history_whole() {
         let feed = feed(3);
         feed.push(Serial(13), [11, 11, 12, 13].map(draft).to_vec());
-        check(&feed, (10, 9), Err(Lost::TooOld));
+        check(&feed, (10, 9), Err(LostPosition::TooOld));
         check(&feed, (11, 9), Ok((&[12, 13], 13, false)));
         // A commit that is larger than the history leaves nothing.
         feed.push(Serial(14), [14, 14, 14, 14].map(draft).to_vec());
-        check(&feed, (13, 9), Err(Lost::TooOld));
+        check(&feed, (13, 9), Err(LostPosition::TooOld));
         check(&feed, (14, 9), Ok((&[], 14, false)));
     }
 
@@ -465,12 +465,12 @@ mod tests {
         let find = |text: &str| feed.find(&text.parse().expect("a position"));
         assert_eq!(find("11"), Ok(Serial(11)));
         assert_eq!(find("11.01234567"), Ok(Serial(11)));
-        assert_eq!(find("11.76543210"), Err(Lost::OfAnother));
-        assert_eq!(find("9"), Err(Lost::TooOld));
-        assert_eq!(find("13"), Err(Lost::Ahead));
+        assert_eq!(find("11.76543210"), Err(LostPosition::OfAnother));
+        assert_eq!(find("9"), Err(LostPosition::TooOld));
+        assert_eq!(find("13"), Err(LostPosition::Ahead));
         for bad in ["", "x", "1.", "-1", "1 "] {
-            assert_eq!(bad.parse::<Position>(), Err(()), "{bad}");
+            assert_eq!(bad.parse::<FeedPosition>(), Err(()), "{bad}");
         }
-        assert_eq!(Feed::new(Followed::Aur, 1).now(), Err(Lost::NotLoaded));
+        assert_eq!(Feed::new(Followed::Aur, 1).now(), Err(LostPosition::NotLoaded));
     }
 }

@@ -32,12 +32,12 @@ const ENTRY_BYTES: u64 = 2_048;
 pub struct Content {
     body: EncodedBody,
     /// The headers that each form was last sent with.
-    heads: PerEncoding<ArcSwapOption<Head>>,
+    heads: PerEncoding<ArcSwapOption<RevisionHead>>,
 }
 
 /// The finished headers of a response, and what they depend on.
 #[derive(Debug)]
-pub struct Head {
+pub struct RevisionHead {
     /// The revision that they describe.
     pub facts: Arc<RevisionFacts>,
     /// Whether the request was for the latest revision.
@@ -60,7 +60,7 @@ impl Content {
     }
 
     /// The headers that this form was last sent with. A request that finds different ones replaces them.
-    pub fn head(&self, encoding: Encoding) -> &ArcSwapOption<Head> {
+    pub fn head(&self, encoding: Encoding) -> &ArcSwapOption<RevisionHead> {
         self.heads.get(encoding)
     }
 

@@ -43,7 +43,7 @@ pub(crate) type Zip = SafeZip<Arc<FileReader>>;
 
 /// The zips that are open.
 pub struct OpenZips {
-    zips: Cache<Digest, Opened, ZipWeight>,
+    zips: Cache<Digest, OpenZip, ZipWeight>,
     /// One turn for each thread that may unpack.
     pub(crate) unpacking: Turns,
     opening: Turns,
@@ -51,7 +51,7 @@ pub struct OpenZips {
 }
 
 #[derive(Clone)]
-struct Opened {
+struct OpenZip {
     zip: Arc<Zip>,
     /// Bytes of its copy on the disk; 0 without a copy.
     copied_bytes: u64,
@@ -60,8 +60,8 @@ struct Opened {
 #[derive(Clone)]
 struct ZipWeight;
 
-impl quick_cache::Weighter<Digest, Opened> for ZipWeight {
-    fn weight(&self, _: &Digest, opened: &Opened) -> u64 {
+impl quick_cache::Weighter<Digest, OpenZip> for ZipWeight {
+    fn weight(&self, _: &Digest, opened: &OpenZip) -> u64 {
         let directory_bytes = opened.zip.members().len() as u64 * MEMBER_BYTES;
         directory_bytes.max(opened.copied_bytes / COPY_SHARE).max(DIRECTORY_BYTES_MIN)
     }
@@ -80,7 +80,7 @@ impl Default for OpenZips {
 
 /// Why a zip is not opened.
 #[derive(Debug)]
-pub(crate) enum Unopened {
+pub(crate) enum OpenZipError {
     /// The store does not have it.
     Missing,
     /// The blob would have to be copied, and its size, in bytes, is above the bound.
@@ -95,13 +95,13 @@ impl OpenZips {
     /// The zip with this digest. Copies are made in `directory`.
     ///
     /// # Errors
-    /// [`Unopened`].
+    /// [`OpenZipError`].
     pub(crate) async fn open(
         &self,
         blobs: &BlobStore,
         directory: &Path,
         digest: Digest,
-    ) -> Result<Arc<Zip>, Unopened> {
+    ) -> Result<Arc<Zip>, OpenZipError> {
         let opening = async {
             let (file, is_copy) = match local(blobs, digest).await? {
                 Some(file) => (file, false),
@@ -116,9 +116,9 @@ impl OpenZips {
                 let zip = SafeZip::open(reader, bytes, &ArchiveLimits::default());
                 let zip = zip.map(Arc::new).map_err(|error| match error {
                     ArchiveError::Io(error) => failed(&error),
-                    error => Unopened::Broken(error),
+                    error => OpenZipError::Broken(error),
                 })?;
-                Ok(Opened { zip, copied_bytes: if is_copy { bytes } else { 0 } })
+                Ok(OpenZip { zip, copied_bytes: if is_copy { bytes } else { 0 } })
             };
             self.opening.run(opening).await
         };
@@ -127,14 +127,14 @@ impl OpenZips {
 }
 
 /// The file of a blob; `None` if blobs are no files here.
-pub(crate) async fn local(blobs: &BlobStore, digest: Digest) -> Result<Option<File>, Unopened> {
+pub(crate) async fn local(blobs: &BlobStore, digest: Digest) -> Result<Option<File>, OpenZipError> {
     let Some(path) = blobs.local_path(digest) else { return Ok(None) };
     if blobs.has_origin() {
         blobs.bring(digest).await.map_err(|error| failed(&error))?;
     }
     match tokio::fs::File::open(path).await {
         Ok(file) => Ok(Some(file.into_std().await)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unopened::Missing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(OpenZipError::Missing),
         Err(error) => Err(failed(&error)),
     }
 }
@@ -147,11 +147,11 @@ pub(crate) async fn copied(
     digest: Digest,
     bytes_max: u64,
     mut turn: Turn,
-) -> Result<(File, Turn), Unopened> {
+) -> Result<(File, Turn), OpenZipError> {
     let blob = blobs.open_blob(digest).await.map_err(|error| failed(&error))?;
-    let blob = blob.ok_or(Unopened::Missing)?;
+    let blob = blob.ok_or(OpenZipError::Missing)?;
     if blob.size_bytes() > bytes_max {
-        return Err(Unopened::Large(blob.size_bytes()));
+        return Err(OpenZipError::Large(blob.size_bytes()));
     }
     let mut pieces = blob.read();
     let mut file = tempfile::tempfile_in(directory).map_err(|error| failed(&error))?;
@@ -165,6 +165,6 @@ pub(crate) async fn copied(
     Ok((file, turn))
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Unopened {
-    Unopened::Failed(error.to_string())
+fn failed(error: &dyn std::fmt::Display) -> OpenZipError {
+    OpenZipError::Failed(error.to_string())
 }

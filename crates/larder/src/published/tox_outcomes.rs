@@ -1,6 +1,6 @@
 //! [`ToxOutcomes`]: a cache of how test results ended, so that a page that counts them reads each of them once.
 //!
-//! the digest of a result -> memory, or else whoever has read it -> [`Outcome`], its runs -> [`Tally`] of all results of a file: the
+//! the digest of a result -> memory, or else whoever has read it -> [`Outcome`], its runs -> [`ToxTally`] of all results of a file: the
 //! newest run of each environment counts. A result never changes, so nothing here is out of date.
 
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub(crate) struct Outcome(Box<[(u64, ToxStatus)]>);
 
 /// How the newest runs of all environments ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct ToxTally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     /// Those that ran no test, and results that tox did not write.
@@ -97,10 +97,10 @@ fn number(of: &impl std::hash::Hash) -> u64 {
     hasher.finish()
 }
 
-impl Tally {
+impl ToxTally {
     /// Of the results of one file, newest first.
-    pub(crate) fn of(outcomes: &[Arc<Outcome>]) -> Tally {
-        let (mut seen, mut tally) = (HashSet::new(), Tally::default());
+    pub(crate) fn of(outcomes: &[Arc<Outcome>]) -> ToxTally {
+        let (mut seen, mut tally) = (HashSet::new(), ToxTally::default());
         for (environment, status) in outcomes.iter().flat_map(|outcome| &outcome.0) {
             if seen.insert(*environment) {
                 *match status {
@@ -114,8 +114,8 @@ impl Tally {
     }
 
     /// All of them together.
-    pub(crate) fn and(self, other: Tally) -> Tally {
-        Tally {
+    pub(crate) fn and(self, other: ToxTally) -> ToxTally {
+        ToxTally {
             passed: self.passed + other.passed,
             failed: self.failed + other.failed,
             unknown: self.unknown + other.unknown,
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_newest_run_of_an_environment_counts() {
         let tally = |outcomes: &[Arc<Outcome>]| {
-            let Tally { passed, failed, unknown } = Tally::of(outcomes);
+            let ToxTally { passed, failed, unknown } = ToxTally::of(outcomes);
             (passed, failed, unknown)
         };
         let newer = outcome("one", &[("py311", "0"), ("py312", "1")]);
@@ -170,7 +170,7 @@ mod tests {
         let many = report("one", &many);
         let known = ToxOutcomes::default();
         let kept = known.keep(&Digest::of(b""), Some(&many));
-        assert_eq!((kept.runs(), Tally::of(&[kept]).passed), (RUNS_MAX, RUNS_MAX));
+        assert_eq!((kept.runs(), ToxTally::of(&[kept]).passed), (RUNS_MAX, RUNS_MAX));
         let digests = (0..4_000_u32).map(|at| Digest::of(&at.to_be_bytes()));
         for digest in digests.clone() {
             known.keep(&digest, Some(&many));

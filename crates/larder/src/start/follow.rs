@@ -7,7 +7,9 @@ use std::time::Duration;
 use account::Acl;
 use anyhow::{Context as _, bail};
 use config::Config;
-use following::{FollowerNote, Known, Link, Pace, Primary, Settings, put_in_place, take_copy};
+use following::{
+    FollowerNote, Link, Pace, Primary, PrimaryStore, Settings, put_in_place, take_copy,
+};
 use record::Serial;
 use sd_notify::NotifyState;
 use store::{BlobStore, DatabaseLocation};
@@ -55,7 +57,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
             tracing::info!(url, "there is no copy yet: everything is read from the primary");
             let link = Link::new(url.clone(), Serial::ZERO, Serial::ZERO);
             let place = (&*config.data_dir, &*database);
-            let nothing = Known::default();
+            let nothing = PrimaryStore::default();
             let copying = take_copy(&primary, &link, place, &nothing, Pace::default());
             let copy = while_it_grows(PROGRESS_INTERVAL, || link.state().received, go_on, copying);
             let copy = copy.await?;

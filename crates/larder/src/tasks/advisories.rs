@@ -15,12 +15,12 @@ use config::{BundleSource, Config};
 use net::Egress;
 use pypi::osv::{BUNDLE_SHRINK_MAX, BundleError};
 use rawzip::FileReader;
-use source::{Arrival, KeptFile, News, Source, SourceOptions, SourceSpec, Staged};
+use source::{Arrival, KeptFile, Source, SourceNews, SourceOptions, SourceSpec, Staged};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::app::App;
 use crate::metrics::RefreshResult;
-use crate::published::advisories::{Bundle, Served};
+use crate::published::advisories::{Bundle, ServedBundle};
 
 /// The source and the place of the last good bundle.
 pub struct Refresh {
@@ -92,7 +92,7 @@ impl Refresh {
             Err(_) | Ok(None) if self.imported.as_ref().is_some_and(|path| !path.exists()) => {
                 return;
             }
-            Ok(Some(News::Dump(arrival))) => arrival,
+            Ok(Some(SourceNews::Dump(arrival))) => arrival,
             Ok(_) if source.error().is_some() => return,
             Ok(_) => {
                 let is_url = matches!(source.spec(), SourceSpec::Url(_));
@@ -226,7 +226,7 @@ impl Refresh {
             origin = arrival.origin,
             "new OSV records are in use"
         );
-        let served = Arc::new(Served {
+        let served = Arc::new(ServedBundle {
             bundle,
             origin: arrival.origin.clone(),
             source_fingerprint: arrival.source_fingerprint().to_owned(),

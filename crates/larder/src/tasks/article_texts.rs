@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use article::text_index::{Document, Merged, TEXT_BYTES_MAX};
+use article::text_index::{Document, MergedSegment, TEXT_BYTES_MAX};
 use article::{ArticleName, Content, Snapshot, TextIndex};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -103,10 +103,10 @@ pub async fn run(app: Arc<App>) {
 }
 
 /// A merge that runs on a thread of its own.
-type Merging = JoinHandle<std::thread::Result<Merged>>;
+type Merging = JoinHandle<std::thread::Result<MergedSegment>>;
 
 /// Waits for the running merge; forever if there is none. `None` if it failed.
-async fn finished(merging: &mut Option<Merging>) -> Option<Merged> {
+async fn finished(merging: &mut Option<Merging>) -> Option<MergedSegment> {
     match merging {
         Some(merging) => merging.await.ok().and_then(Result::ok),
         None => std::future::pending().await,

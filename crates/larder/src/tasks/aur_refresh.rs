@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant, SystemTime};
 
 use aur::{Changes, DumpError, DumpLimits, Snapshot};
-use source::{Arrival, KeptDump, KeptDumpFile, News, Source, SourceError, SourceSpec, Update};
+use source::{
+    Arrival, KeptDump, KeptDumpFile, Source, SourceError, SourceNews, SourceSpec, Update,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::memory;
 use crate::app::{App, RefreshRequest, ReloadOutcome};
 use crate::metrics::RefreshResult;
-use crate::published::aur_published::{AurPublished, KeptCell, Latest};
+use crate::published::aur_published::{AurPublished, KeptCell, LatestPackages};
 use crate::published::lists::Lists;
 
 /// A dump that could not be kept is tried again this often.
@@ -191,8 +193,8 @@ impl Refresh {
     /// Asks the source, and publishes what it has. True if a new snapshot is served.
     async fn look(&mut self, source: &mut Source, is_wished: bool) -> ReloadOutcome {
         let arrival = match source.poll(is_wished).await {
-            Ok(Some(News::Dump(arrival))) => arrival,
-            Ok(Some(News::Changes(update))) => return self.take_changes(source, update),
+            Ok(Some(SourceNews::Dump(arrival))) => arrival,
+            Ok(Some(SourceNews::Changes(update))) => return self.take_changes(source, update),
             Ok(None) => {
                 // No news while there is trouble is trouble.
                 match source.error().map(str::to_owned) {
@@ -316,7 +318,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::new(Lists::default()),
             example: std::sync::OnceLock::new(),
-            latest: Latest::default(),
+            latest: LatestPackages::default(),
             snapshot,
         });
         self.app.aur.published.publish(published.clone());
@@ -402,7 +404,7 @@ impl Refresh {
             kept: KeptCell::default(),
             lists: Arc::default(),
             example: std::sync::OnceLock::new(),
-            latest: Latest::default(),
+            latest: LatestPackages::default(),
             snapshot,
         });
         if let Some(file) = before.kept.get() {
@@ -501,7 +503,7 @@ impl Refresh {
             published.published_at = now;
             published.lists = Arc::default();
             published.example = std::sync::OnceLock::new();
-            published.latest = Latest::default();
+            published.latest = LatestPackages::default();
         }
         let published = Arc::new(published);
         if let Some(file) = before.kept.get() {

@@ -1,6 +1,6 @@
 //! Compares each dump that is kept with the one before, for clients that fetch only what differs.
 //!
-//! a kept dump -> [`Comparing::take`] -> the next one that was kept meanwhile, if any. If it fails, it logs a line, and clients
+//! a kept dump -> [`DumpComparison::take`] -> the next one that was kept meanwhile, if any. If it fails, it logs a line, and clients
 //! that ask for a delta fetch the whole dump.
 
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use anyhow::Context;
 
 use super::memory;
 use crate::app::App;
-use crate::published::changes::deltas::Comparing;
+use crate::published::changes::deltas::DumpComparison;
 
 /// Runs until no other dump will be kept. It compares the last dump before it ends, because the next process cannot tell how
 /// this process's dumps lead to it.
 pub async fn run(app: Arc<App>) {
     let mut kept = app.aur.deltas.kept();
-    let mut comparing = Comparing::default();
+    let mut comparing = DumpComparison::default();
     let mut has_failed = false;
     loop {
         let next = kept.borrow_and_update().clone();

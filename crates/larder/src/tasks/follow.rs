@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use config::FollowBlobs;
-use following::{Known, Link, Pace, follow, generation, take_copy};
+use following::{Link, Pace, PrimaryStore, follow, generation, take_copy};
 use futures_util::StreamExt as _;
 use record::Digest;
 use state::maintenance::{self, ReadRecords, SweepPlan};
 use store::blobs::FailureKind;
-use store::records::{PageSize, Place};
+use store::records::{PagePosition, PageSize};
 use store::{BlobError, BlobStore, DatabaseLocation};
 
 use crate::app::App;
@@ -90,7 +90,7 @@ async fn follow_records(app: &App, following: &Following) {
     loop {
         let copied = async {
             let generation = generation::of(records).await?;
-            let known = Known { identity: identity.clone(), generation, part };
+            let known = PrimaryStore { identity: identity.clone(), generation, part };
             take_copy(primary, link, (&data_dir, &database), &known, pace).await
         };
         match copied.await {
@@ -119,7 +119,7 @@ async fn follow_blobs(app: &App, link: &Link) {
     }
     let records = &app.store.records;
     let retry = Pace::default().max;
-    let mut place = Place::default();
+    let mut place = PagePosition::default();
     let mut lacking = Lacking::default();
     loop {
         let page = match records.page_after(&place, PAGE).await {
@@ -168,7 +168,7 @@ struct Lacking {
     count: usize,
     last: Option<Digest>,
     /// Where the first page begins that names one.
-    from: Option<Place>,
+    from: Option<PagePosition>,
     /// How often all were tried again.
     rounds: u32,
     tried_at: Option<Instant>,
@@ -177,7 +177,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn note(&mut self, missing: Vec<Digest>, place: &Place) {
+    fn note(&mut self, missing: Vec<Digest>, place: &PagePosition) {
         let Some(last) = missing.last() else { return };
         self.count += missing.len();
         self.last = Some(*last);

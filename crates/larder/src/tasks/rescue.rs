@@ -14,7 +14,7 @@ use record::{Digest, Key, Record, Serial};
 use source::DataDirLock;
 use state::identity;
 use state::maintenance;
-use state::named_blobs::Named;
+use state::named_blobs::NamedBlobs;
 use state::stored::{IDENTITY_KEY, Stored};
 use state::text::counted;
 use store::{BlobStore, Records, RecordsOptions, StoreIdentity};
@@ -83,8 +83,8 @@ pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Res
     let records = Records::open(&database, RecordsOptions::default()).await?;
     let written = write(&stored, &name, &records).await;
     let named = match written {
-        Ok(_) => Named::read(&records).await.map_err(anyhow::Error::from),
-        Err(_) => Ok(Named::default()),
+        Ok(_) => NamedBlobs::read(&records).await.map_err(anyhow::Error::from),
+        Err(_) => Ok(NamedBlobs::default()),
     };
     // Readable from a disk that cannot be written, too.
     if let Err(error) = records.close_for_reading().await {

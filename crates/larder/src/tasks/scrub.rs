@@ -11,7 +11,7 @@ use std::time::Duration;
 use record::Digest;
 use source::schedule::Jitter;
 use state::named_blobs;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 
 use crate::app::App;
 
@@ -94,19 +94,19 @@ async fn verify(app: &App, digest: Digest) -> u64 {
     let blobs = &app.store.blobs;
     match blobs.verify(digest).await {
         // It comes when somebody reads it.
-        Ok(Verdict::Missing) if blobs.has_origin() => blobs.note(digest, Verdict::Whole),
-        Ok(Verdict::Missing) => {
+        Ok(BlobVerdict::Missing) if blobs.has_origin() => blobs.note(digest, BlobVerdict::Whole),
+        Ok(BlobVerdict::Missing) => {
             // Its record may have been deleted since, and a sweep been by.
             match named_blobs::is_named(&app.store.records, digest).await {
-                Ok(true) => blobs.note(digest, Verdict::Missing),
+                Ok(true) => blobs.note(digest, BlobVerdict::Missing),
                 // Nobody misses it any more.
-                Ok(false) => blobs.note(digest, Verdict::Whole),
+                Ok(false) => blobs.note(digest, BlobVerdict::Whole),
                 Err(error) => {
                     tracing::debug!(%error, "whether a record names a blob cannot be read")
                 }
             }
         }
-        Ok(Verdict::Whole | Verdict::Damaged { .. }) => app.metrics.blobs_verified.inc(),
+        Ok(BlobVerdict::Whole | BlobVerdict::Damaged { .. }) => app.metrics.blobs_verified.inc(),
         // The blob is gone or unreachable: its next reader logs that.
         Err(error) => tracing::debug!(%error, "a blob cannot be verified"),
     }

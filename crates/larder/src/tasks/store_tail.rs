@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::highest_serial;
 use crate::app::App;
-use crate::published::changes::of_store::Following;
+use crate::published::changes::of_store::FollowedStore;
 
 /// Shortest and longest wait after a failure.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -28,7 +28,7 @@ pub async fn run(app: Arc<App>, shutdown: CancellationToken) {
     let live_store = &app.live_store;
     let mut first = Stored::of_server(&app.config);
     first.index = first.index.with_advisories(app.python.advisories.live.clone());
-    let first = Following::new(first, app.config.changes.history_max);
+    let first = FollowedStore::new(first, app.config.changes.history_max);
     let mut follower = Follower::new(app.store.records.clone(), first);
     let mut is_first = true;
     let mut retry = RETRY.0;

@@ -21,9 +21,9 @@ use state::stored::Stored;
 
 use crate::app::App;
 use crate::published::changes::purges::Cache;
-use crate::published::changes::shapes::Shape;
-use crate::published::changes::webhooks::{Failure, NotedDelivery, Sent, Webhook};
-use crate::published::changes::{Event, Feed, Lost, Position, purges, shapes};
+use crate::published::changes::shapes::WebhookShape;
+use crate::published::changes::webhooks::{Failure, NotedDelivery, Webhook, WebhookBody};
+use crate::published::changes::{Event, Feed, FeedPosition, LostPosition, purges, shapes};
 
 /// Entries that are looked at for one delivery; a commit is never split.
 const ENTRIES_AT_ONCE: usize = 200;
@@ -56,7 +56,7 @@ struct Delivery {
 /// What there is to deliver.
 enum Content {
     Nothing,
-    Sent(Sent),
+    Sent(WebhookBody),
 }
 
 /// What a cache drops once more.
@@ -109,7 +109,7 @@ pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>) {
         let delivered = match &found.content {
             Content::Nothing => Ok(false),
             Content::Sent(sent) => {
-                if let Sent::Keys(..) = sent {
+                if let WebhookBody::Keys(..) = sent {
                     tokio::time::sleep(SETTLE).await;
                 }
                 deliver(app, webhook, &name, sent).await.map(|()| true)
@@ -134,8 +134,8 @@ pub(crate) async fn run(app: Arc<App>, webhook: Arc<Webhook>) {
             Content::Nothing => {
                 again.is_empty() && kept_at.elapsed() >= KEEP_INTERVAL && found.next > at
             }
-            Content::Sent(Sent::Body(_)) => true,
-            Content::Sent(Sent::Keys(cache, keys)) => {
+            Content::Sent(WebhookBody::Body(_)) => true,
+            Content::Sent(WebhookBody::Keys(cache, keys)) => {
                 let at = tokio::time::Instant::now() + AGAIN;
                 again.push_back(Again { cache, at, keys, next: found.next });
                 false
@@ -201,8 +201,9 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
                 if is_cache(webhook) && mark != made_with(app) {
                     return (now, true);
                 }
-                let position = position.parse::<Position>();
-                let found = position.map_err(|()| Lost::OfAnother).and_then(|it| feed.find(&it));
+                let position = position.parse::<FeedPosition>();
+                let found =
+                    position.map_err(|()| LostPosition::OfAnother).and_then(|it| feed.find(&it));
                 return found.map_or((now, true), |serial| (serial, false));
             }
             // It may have anything.
@@ -217,7 +218,7 @@ async fn begin(app: &App, webhook: &Webhook, feed: &Feed, path: &Path) -> (Seria
 }
 
 fn is_cache(webhook: &Webhook) -> bool {
-    matches!(webhook.shape, Shape::Cache(_))
+    matches!(webhook.shape, WebhookShape::Cache(_))
 }
 
 /// A mark of the version and the settings that pages are made with.
@@ -238,16 +239,16 @@ fn next(
         _ => {
             let next = feed.now().map_err(|_| "the history is not loaded")?;
             let content = match webhook.shape {
-                Shape::Changes => Content::Sent(Sent::Body(empty_body(
+                WebhookShape::Changes => Content::Sent(WebhookBody::Body(empty_body(
                     webhook,
                     "start_over",
                     &feed.position(next),
                 ))),
-                Shape::Chat(chat) => {
+                WebhookShape::Chat(chat) => {
                     let text = "Some changes were missed: this webhook was away for too long.";
-                    Content::Sent(Sent::Body(chat.message(text)))
+                    Content::Sent(WebhookBody::Body(chat.message(text)))
                 }
-                Shape::Cache(cache) => Content::Sent(Sent::Keys(
+                WebhookShape::Cache(cache) => Content::Sent(WebhookBody::Keys(
                     cache,
                     vec![purges::whole(webhook.surface).to_owned()],
                 )),
@@ -258,11 +259,15 @@ fn next(
     // The state is no older than the slice.
     let stored = app.live_store.snapshot_full().ok_or("the store is not loaded")?;
     let content = match webhook.shape {
-        Shape::Cache(cache) => {
+        WebhookShape::Cache(cache) => {
             let keys = purges::keys_of(&slice.entries, &app.config, &stored);
-            if keys.is_empty() { Content::Nothing } else { Content::Sent(Sent::Keys(cache, keys)) }
+            if keys.is_empty() {
+                Content::Nothing
+            } else {
+                Content::Sent(WebhookBody::Keys(cache, keys))
+            }
         }
-        Shape::Changes | Shape::Chat(_) => {
+        WebhookShape::Changes | WebhookShape::Chat(_) => {
             let principal = reader(webhook, &stored)?;
             let events = slice.entries.iter().filter_map(|entry| {
                 let event = entry.for_reader(&app.config, &stored, &principal)?;
@@ -271,12 +276,12 @@ fn next(
             let events: Vec<&[u8]> = events.map(Event::json).collect();
             match webhook.shape {
                 _ if events.is_empty() => Content::Nothing,
-                Shape::Chat(chat) => {
-                    Content::Sent(Sent::Body(chat.message(&shapes::told(&events))))
+                WebhookShape::Chat(chat) => {
+                    Content::Sent(WebhookBody::Body(chat.message(&shapes::told(&events))))
                 }
                 _ => {
                     let body = body(webhook, &events, &feed.position(slice.up_to));
-                    Content::Sent(Sent::Body(body))
+                    Content::Sent(WebhookBody::Body(body))
                 }
             }
         }
@@ -330,11 +335,13 @@ async fn fail(app: &App, webhook: &Webhook, failure: Failure) {
 /// Why it did not arrive, or was not taken.
 pub(crate) async fn test(app: &App, webhook: &Webhook) -> Result<(), Failure> {
     let sent = match webhook.shape {
-        Shape::Cache(cache) => Sent::Keys(cache, vec!["larder-test".to_owned()]),
-        Shape::Chat(chat) => Sent::Body(chat.message("A test: changes will be told here.")),
-        Shape::Changes => {
+        WebhookShape::Cache(cache) => WebhookBody::Keys(cache, vec!["larder-test".to_owned()]),
+        WebhookShape::Chat(chat) => {
+            WebhookBody::Body(chat.message("A test: changes will be told here."))
+        }
+        WebhookShape::Changes => {
             let position = webhook.state().position.ok_or("its task has not begun yet")?;
-            Sent::Body(empty_body(webhook, "test", &position))
+            WebhookBody::Body(empty_body(webhook, "test", &position))
         }
     };
     let name = format!("{}/test-{}", webhook.name, Timestamp::now().as_millisecond());
@@ -355,16 +362,26 @@ pub(crate) async fn send_again(
 }
 
 /// Sends something, and notes what became of it.
-async fn deliver(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
+async fn deliver(
+    app: &App,
+    webhook: &Webhook,
+    name: &str,
+    sent: &WebhookBody,
+) -> Result<(), Failure> {
     let outcome = attempt(app, webhook, name, sent).await;
     webhook.noted(name, sent, outcome.as_ref().err());
     outcome
 }
 
-async fn attempt(app: &App, webhook: &Webhook, name: &str, sent: &Sent) -> Result<(), Failure> {
+async fn attempt(
+    app: &App,
+    webhook: &Webhook,
+    name: &str,
+    sent: &WebhookBody,
+) -> Result<(), Failure> {
     match sent {
-        Sent::Body(body) => app.changes.webhooks.post(webhook, name, body.clone()).await,
-        Sent::Keys(cache, keys) => app.changes.webhooks.purge(webhook, *cache, keys).await,
+        WebhookBody::Body(body) => app.changes.webhooks.post(webhook, name, body.clone()).await,
+        WebhookBody::Keys(cache, keys) => app.changes.webhooks.purge(webhook, *cache, keys).await,
     }
 }
 

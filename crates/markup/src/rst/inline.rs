@@ -35,11 +35,11 @@ fn is_quoted(before: Option<char>, after: Option<char>) -> bool {
 
 /// Ends of marks that a search did not find up to the end of the text: they are not searched for again.
 #[derive(Default)]
-struct Absent {
+struct UnclosedMarks {
     marks: Vec<&'static str>,
 }
 
-impl Absent {
+impl UnclosedMarks {
     /// The position of the closing mark and the length of what belongs to it.
     fn close(
         &mut self,
@@ -89,7 +89,7 @@ fn role_after(after: &str) -> Option<usize> {
 }
 
 /// A piece of markup.
-enum Piece<'text> {
+enum InlineMarkup<'text> {
     Tagged(&'static str, &'text str),
     Code(&'text str),
     Substitution { name: &'text str, underscores: usize },
@@ -100,11 +100,14 @@ enum Piece<'text> {
 }
 
 /// The markup that this text begins with, and its length.
-fn piece<'text>(rest: &'text str, absent: &mut Absent) -> Option<(usize, Piece<'text>)> {
+fn piece<'text>(
+    rest: &'text str,
+    absent: &mut UnclosedMarks,
+) -> Option<(usize, InlineMarkup<'text>)> {
     match rest.as_bytes()[0] {
         b'`' if rest.starts_with("``") => {
             let (end, mark) = absent.close(&rest[2..], "``", true)?;
-            Some((2 + end + mark, Piece::Code(&rest[2..2 + end])))
+            Some((2 + end + mark, InlineMarkup::Code(&rest[2..2 + end])))
         }
         b'`' => quoted("", rest, absent),
         b':' => {
@@ -115,32 +118,32 @@ fn piece<'text>(rest: &'text str, absent: &mut Absent) -> Option<(usize, Piece<'
         }
         b'*' if rest.starts_with("**") => {
             let (end, mark) = absent.close(&rest[2..], "**", false)?;
-            Some((2 + end + mark, Piece::Tagged("strong", &rest[2..2 + end])))
+            Some((2 + end + mark, InlineMarkup::Tagged("strong", &rest[2..2 + end])))
         }
         b'*' => {
             let (end, mark) = absent.close(&rest[1..], "*", false)?;
-            Some((1 + end + mark, Piece::Tagged("em", &rest[1..1 + end])))
+            Some((1 + end + mark, InlineMarkup::Tagged("em", &rest[1..1 + end])))
         }
         b'|' => {
             let head = &rest[1..rest.floor_char_boundary(NAME_BYTES_MAX)];
             // A name is short, so a bar without another is found out at once each time.
-            let (end, _) = Absent::default().close(head, "|", false)?;
+            let (end, _) = UnclosedMarks::default().close(head, "|", false)?;
             let name = &head[..end];
             let after = &rest[1 + end + 1..];
             let underscores = after.bytes().take(2).take_while(|byte| *byte == b'_').count();
-            Some((end + 2 + underscores, Piece::Substitution { name, underscores }))
+            Some((end + 2 + underscores, InlineMarkup::Substitution { name, underscores }))
         }
         b'[' => {
             let head = &rest[..rest.floor_char_boundary(NAME_BYTES_MAX)];
             let end = head.find("]_")?;
             let label = NoteLabel::parse(&head[1..end])?;
             closes(&rest[end + 2..])
-                .then(|| (end + 2, Piece::Note { text: &rest[..end + 2], label }))
+                .then(|| (end + 2, InlineMarkup::Note { text: &rest[..end + 2], label }))
         }
         b'_' => {
             let inner = rest.strip_prefix("_`")?;
             let (end, mark) = absent.close(inner, "`", false)?;
-            (mark == 1).then(|| (2 + end + 1, Piece::Place(&inner[..end])))
+            (mark == 1).then(|| (2 + end + 1, InlineMarkup::Place(&inner[..end])))
         }
         _ => None,
     }
@@ -157,17 +160,19 @@ fn role_before(rest: &str) -> Option<usize> {
 fn quoted<'text>(
     role: &'text str,
     rest: &'text str,
-    absent: &mut Absent,
-) -> Option<(usize, Piece<'text>)> {
+    absent: &mut UnclosedMarks,
+) -> Option<(usize, InlineMarkup<'text>)> {
     let (end, mark) = absent.close(&rest[1..], "`", false)?;
     let text = &rest[1..1 + end];
     let taken = 1 + end + mark;
     let after = &rest[1 + end + 1..taken];
     let piece = match after {
-        "_" | "__" if role.is_empty() => Piece::Reference { text, is_unnamed: after == "__" },
+        "_" | "__" if role.is_empty() => {
+            InlineMarkup::Reference { text, is_unnamed: after == "__" }
+        }
         _ => {
             let name = if role.is_empty() { after.trim_matches(':') } else { role };
-            Piece::Role { name, text }
+            InlineMarkup::Role { name, text }
         }
     };
     Some((taken, piece))
@@ -183,7 +188,7 @@ fn embedded(text: &str) -> Option<(&str, &str)> {
 impl Writer {
     /// Writes a text of one or more lines.
     pub(super) fn inline(&mut self, text: &str) {
-        let mut absent = Absent::default();
+        let mut absent = UnclosedMarks::default();
         // Up to `plain`, everything is written; `before` is what comes before that.
         let (mut plain, mut at) = (0, 0);
         let mut before_plain = None;
@@ -242,10 +247,10 @@ impl Writer {
     }
 
     /// Whether the piece has a meaning: one that needs a definition elsewhere is shown as it is written without it.
-    fn is_known(&self, piece: &Piece<'_>) -> bool {
+    fn is_known(&self, piece: &InlineMarkup<'_>) -> bool {
         match piece {
-            Piece::Substitution { name, .. } => self.names.substitution(name).is_some(),
-            Piece::Note { label, .. } => self.names.note(label, self.noted(label)).is_some(),
+            InlineMarkup::Substitution { name, .. } => self.names.substitution(name).is_some(),
+            InlineMarkup::Note { label, .. } => self.names.note(label, self.noted(label)).is_some(),
             _ => true,
         }
     }
@@ -259,12 +264,14 @@ impl Writer {
         }
     }
 
-    fn piece(&mut self, piece: &Piece<'_>) {
+    fn piece(&mut self, piece: &InlineMarkup<'_>) {
         match piece {
-            Piece::Tagged(tag, text) => self.tagged(tag, &unescaped(text)),
-            Piece::Code(text) => self.tagged("code", text),
-            Piece::Substitution { name, underscores } => self.substituted(name, *underscores),
-            Piece::Note { text, label } => {
+            InlineMarkup::Tagged(tag, text) => self.tagged(tag, &unescaped(text)),
+            InlineMarkup::Code(text) => self.tagged("code", text),
+            InlineMarkup::Substitution { name, underscores } => {
+                self.substituted(name, *underscores)
+            }
+            InlineMarkup::Note { text, label } => {
                 let note = self.names.note(label, self.noted(label));
                 let note = note.map(|note| (format!("#{}", note.id), format!("[{}]", note.shown)));
                 match note {
@@ -277,9 +284,9 @@ impl Writer {
                     _ => {}
                 }
             }
-            Piece::Role { name, text } => self.role(name, text),
-            Piece::Reference { text, is_unnamed } => self.reference(text, *is_unnamed),
-            Piece::Place(text) => {
+            InlineMarkup::Role { name, text } => self.role(name, text),
+            InlineMarkup::Reference { text, is_unnamed } => self.reference(text, *is_unnamed),
+            InlineMarkup::Place(text) => {
                 self.names.define_place(text);
                 if let Some(id) = self.names.place(text) {
                     push(&mut self.html, format_args!("<a id=\"{}\"></a>", Escaped(id)));

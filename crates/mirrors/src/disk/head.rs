@@ -1,4 +1,4 @@
-//! [`Head`]: the beginning of an entry's file; and finding entries in a directory.
+//! [`EntryHead`]: the beginning of an entry's file; and finding entries in a directory.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) const HEAD_BYTES: u64 = 4096;
 
 /// Facts about an entry's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Head {
+pub(crate) struct EntryHead {
     /// A description, for people who look at the file.
     pub(crate) name: String,
     /// Size of the content in bytes.
@@ -50,7 +50,7 @@ pub(crate) struct Head {
 }
 
 /// The heads of all entries in a directory that a server may have open, in no order. Blocks.
-pub(crate) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use<'_> {
+pub(crate) fn heads(directory: &Path) -> impl Iterator<Item = (Key, EntryHead)> + use<'_> {
     let parts = fs::read_dir(directory).into_iter().flatten().flatten();
     let entries = parts.flat_map(|part| fs::read_dir(part.path()).into_iter().flatten().flatten());
     entries.filter_map(|entry| {
@@ -60,7 +60,7 @@ pub(crate) fn heads(directory: &Path) -> impl Iterator<Item = (Key, Head)> + use
 }
 
 /// The head and the file of an entry in a directory that a server may have open; nothing if it is damaged. Blocks.
-pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
+pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(EntryHead, File)> {
     let name = key.to_string();
     let file = files::open(&directory.join(&name[..2]).join(name)).ok()?;
     let head = read_head(&file).ok()?;
@@ -69,7 +69,7 @@ pub(crate) fn opened_at(directory: &Path, key: &Key) -> Option<(Head, File)> {
 }
 
 /// The head and the content of such an entry, if the content has its digest. Blocks.
-pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)> {
+pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(EntryHead, Vec<u8>)> {
     let (head, file) = opened_at(directory, key)?;
     let mut content = vec![0; usize::try_from(head.size_bytes).ok()?];
     file.read_exact_at(&mut content, HEAD_BYTES).ok()?;
@@ -77,7 +77,7 @@ pub(crate) fn content_at(directory: &Path, key: &Key) -> Option<(Head, Vec<u8>)>
 }
 
 /// The beginning of an entry's file: the head, its checksum, and spaces.
-pub(super) fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
+pub(super) fn head_bytes(head: &EntryHead) -> io::Result<Vec<u8>> {
     let json = serde_json::to_string(head)?;
     let mut bytes = format!("{} {json}\n", Digest::of(json.as_bytes())).into_bytes();
     if bytes.len() as u64 > HEAD_BYTES {
@@ -87,14 +87,14 @@ pub(super) fn head_bytes(head: &Head) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn read_head(file: &File) -> io::Result<Head> {
+pub(super) fn read_head(file: &File) -> io::Result<EntryHead> {
     let mut bytes = vec![0; HEAD_BYTES as usize];
     file.read_exact_at(&mut bytes, 0)?;
     parsed_head(&bytes)
 }
 
 /// The head of an entry, which its file begins with.
-pub(crate) fn parsed_head(bytes: &[u8]) -> io::Result<Head> {
+pub(crate) fn parsed_head(bytes: &[u8]) -> io::Result<EntryHead> {
     let damaged = || io::Error::other("its head is damaged");
     let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
     let (checksum, json) = text.trim_end().split_once(' ').ok_or_else(damaged)?;

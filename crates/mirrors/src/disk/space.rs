@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Bytes that the cache takes.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct SpaceUse {
     pub(super) bytes: AtomicU64,
     /// Of these, bytes that are promised to files and not written yet.
     pub(super) unwritten: AtomicU64,
@@ -15,7 +15,7 @@ pub(super) struct Taken {
 /// open.
 #[derive(Debug)]
 pub(super) struct Space {
-    taken: Arc<Taken>,
+    taken: Arc<SpaceUse>,
     pub(super) bytes: AtomicU64,
     pub(super) unwritten: AtomicU64,
     /// Whether the bytes were hashed in this process: when they arrived, or since.
@@ -25,7 +25,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn of(taken: &Arc<Taken>) -> Arc<Space> {
+    pub(super) fn of(taken: &Arc<SpaceUse>) -> Arc<Space> {
         Arc::new(Space {
             taken: taken.clone(),
             bytes: AtomicU64::new(0),
@@ -36,7 +36,7 @@ impl Space {
     }
 
     /// Space for a file that exists.
-    pub(super) fn held(taken: &Arc<Taken>, bytes: u64) -> Arc<Space> {
+    pub(super) fn held(taken: &Arc<SpaceUse>, bytes: u64) -> Arc<Space> {
         let space = Space::of(taken);
         space.promise(bytes);
         space.wrote(bytes);

@@ -8,8 +8,8 @@ fn key(name: &str) -> Key {
     Digest::of(name.as_bytes())
 }
 
-fn head(name: &str, content: &[u8]) -> Head {
-    Head {
+fn head(name: &str, content: &[u8]) -> EntryHead {
+    EntryHead {
         name: name.to_owned(),
         size_bytes: content.len() as u64,
         sha256: Digest::of(content).to_string(),
@@ -19,7 +19,7 @@ fn head(name: &str, content: &[u8]) -> Head {
         serial: Some(7),
         form: 1,
         is_verified: true,
-        ..Head::default()
+        ..EntryHead::default()
     }
 }
 
@@ -43,7 +43,7 @@ fn entries_survive_a_restart() {
     let disk = open(directory.path(), 1 << 20);
     assert_eq!(disk.content(&key("a")), Some((head("a", b"two"), b"two".to_vec())));
     assert_eq!(disk.bytes(), HEAD_BYTES + 3);
-    let confirmed = Head { confirmed_at: 2, ..head("a", b"two") };
+    let confirmed = EntryHead { confirmed_at: 2, ..head("a", b"two") };
     disk.confirm(&key("a"), &confirmed);
     assert_eq!(disk.content(&key("a")), Some((confirmed, b"two".to_vec())));
 }

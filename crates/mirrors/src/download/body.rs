@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::sync::watch;
 
-use super::{Progress, State, lost};
+use super::{DownloadState, Progress, lost};
 use crate::disk::{EntryFile, HEAD_BYTES};
 use crate::upstream::UpstreamError;
 
@@ -43,28 +43,29 @@ pub enum Body {
     /// The whole file on disk.
     Held(Arc<EntryFile>),
     /// A file that is being downloaded.
-    Arriving(Arriving),
+    Arriving(DownloadReader),
     /// The file is not downloaded: for HEAD, if upstream's page says everything.
     Unasked,
 }
 
 /// A download, as one reader sees it.
-pub struct Arriving {
+pub struct DownloadReader {
     pub(super) progress: watch::Receiver<Progress>,
 }
 
-impl Arriving {
+impl DownloadReader {
     /// Waits until all bytes are there; their number, and their SHA-256.
     ///
     /// # Errors
     /// Why the download failed.
     pub async fn whole(&mut self) -> Result<(u64, String), UpstreamError> {
-        let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
+        let is_over =
+            |it: &Progress| matches!(it.state, DownloadState::Whole(_) | DownloadState::Failed(_));
         let progress = self.progress.wait_for(is_over).await.map_err(|_| lost())?;
         match &progress.state {
-            State::Failed(trouble) => Err(trouble.clone()),
-            State::Whole(head) => Ok((head.size_bytes, head.sha256.clone())),
-            State::Asking | State::Arriving => Err(lost()),
+            DownloadState::Failed(trouble) => Err(trouble.clone()),
+            DownloadState::Whole(head) => Ok((head.size_bytes, head.sha256.clone())),
+            DownloadState::Asking | DownloadState::Arriving => Err(lost()),
         }
     }
 
@@ -75,7 +76,7 @@ impl Arriving {
         end: Option<u64>,
     ) -> Result<Option<(Arc<EntryFile>, u64)>, UpstreamError> {
         let reached = |it: &Progress| match &it.state {
-            State::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
+            DownloadState::Whole(_) => end.map_or(it.written, |end| end.min(it.written)),
             // The last byte is sent when the digest is known to be right.
             _ => {
                 let last = it.total.unwrap_or(it.written).saturating_sub(1);
@@ -83,10 +84,11 @@ impl Arriving {
                 end.map_or(sent, |end| end.min(sent))
             }
         };
-        let is_over = |it: &Progress| matches!(it.state, State::Whole(_) | State::Failed(_));
+        let is_over =
+            |it: &Progress| matches!(it.state, DownloadState::Whole(_) | DownloadState::Failed(_));
         let progress = self.progress.wait_for(|it| is_over(it) || reached(it) > at).await;
         let progress = progress.map_err(|_| lost())?;
-        if let State::Failed(trouble) = &progress.state {
+        if let DownloadState::Failed(trouble) = &progress.state {
             return Err(trouble.clone());
         }
         let (reached, file) = (reached(&progress), progress.file.clone());
@@ -144,7 +146,7 @@ mod tests {
     use record::Digest;
 
     use super::*;
-    use crate::disk::Head;
+    use crate::disk::EntryHead;
 
     #[test]
     fn the_last_byte_waits_for_the_check() {
@@ -160,20 +162,20 @@ mod tests {
             file: Some(Arc::new(writing.reader().expect("a file"))),
             written: 10,
             total: Some(10),
-            state: State::Arriving,
+            state: DownloadState::Arriving,
         });
-        let mut arriving = Arriving { progress };
+        let mut arriving = DownloadReader { progress };
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let reached = |arriving: &mut Arriving, at| {
+        let reached = |arriving: &mut DownloadReader, at| {
             let ready = runtime.block_on(arriving.ready(at, Some(10)));
             ready.map(|ready| ready.map(|(_, until)| until))
         };
         assert_eq!(reached(&mut arriving, 0).expect("bytes"), Some(9));
         let sha256 = Digest::of(b"").to_string();
-        let head = Head { size_bytes: 10, sha256, ..Head::default() };
-        sender.send_modify(|it| it.state = State::Whole(head.into()));
+        let head = EntryHead { size_bytes: 10, sha256, ..EntryHead::default() };
+        sender.send_modify(|it| it.state = DownloadState::Whole(head.into()));
         assert_eq!(reached(&mut arriving, 9).expect("bytes"), Some(10));
-        sender.send_modify(|it| it.state = State::Failed(lost()));
+        sender.send_modify(|it| it.state = DownloadState::Failed(lost()));
         assert!(reached(&mut arriving, 9).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! [`Order`]: a file to download, and what its bytes are compared with.
+//! [`DownloadOrder`]: a file to download, and what its bytes are compared with.
 
 use std::time::SystemTime;
 
@@ -6,11 +6,11 @@ use pypi::upstream::{CoreMetadata, UpstreamFile};
 use reqwest::Url;
 use sha2::digest::DynDigest;
 
-use crate::disk::{Head, Key};
+use crate::disk::{EntryHead, Key};
 use crate::{Mirror, milliseconds};
 
 /// A file to download.
-pub(crate) struct Order {
+pub(crate) struct DownloadOrder {
     pub(crate) key: Key,
     pub(super) name: String,
     /// Its path below the mirror.
@@ -19,7 +19,7 @@ pub(crate) struct Order {
     pub(crate) size_bytes: Option<u64>,
     hashes: Vec<(Box<str>, Box<str>)>,
     pub(super) upload_time: Option<Box<str>>,
-    /// Identifies this content if upstream names no SHA-256: [`Head::stamp`].
+    /// Identifies this content if upstream names no SHA-256: [`EntryHead::stamp`].
     stamp: Option<String>,
     /// When upstream last confirmed the page, in milliseconds since 1970. A file without any digest is not older than that.
     pub(super) since: i64,
@@ -29,7 +29,7 @@ pub(crate) struct Order {
 
 /// Whether an entry of the cache is the file that upstream's page names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Match {
+pub(crate) enum FileMatch {
     /// The entry is that file.
     Right,
     /// Nothing on the page shows whether the entry is still that file.
@@ -38,9 +38,13 @@ pub(crate) enum Match {
     Wrong,
 }
 
-impl Order {
+impl DownloadOrder {
     /// The order for a file of a page of this mirror, or for its metadata.
-    pub(crate) fn of(mirror: &Mirror, file: &UpstreamFile, is_metadata: bool) -> Option<Order> {
+    pub(crate) fn of(
+        mirror: &Mirror,
+        file: &UpstreamFile,
+        is_metadata: bool,
+    ) -> Option<DownloadOrder> {
         let mut url = Url::parse(&file.url).ok()?;
         let mut path = file.canonical_link();
         let (mut size_bytes, mut hashes) = (file.size_bytes, file.hashes.clone());
@@ -53,7 +57,7 @@ impl Order {
                 CoreMetadata::Unhashed => Vec::new(),
             };
         }
-        Some(Order {
+        Some(DownloadOrder {
             key: mirror.key(&format!("file/{path}")),
             name: name_of(mirror, &url),
             path,
@@ -75,33 +79,33 @@ impl Order {
 
     /// Its name in the head of an entry.
     pub(crate) fn shown_name(&self) -> String {
-        self.name.chars().take(1500).collect()
+        record::excerpt(&self.name, 1500).into()
     }
 
     /// The order, for a file on a page that upstream confirmed then.
-    pub(super) fn on_page_of(self, confirmed_at: SystemTime) -> Order {
-        Order { since: milliseconds(confirmed_at), ..self }
+    pub(super) fn on_page_of(self, confirmed_at: SystemTime) -> DownloadOrder {
+        DownloadOrder { since: milliseconds(confirmed_at), ..self }
     }
 
     /// Whether an entry with this head may be this file.
-    pub(crate) fn is_of(&self, head: &Head) -> bool {
-        self.compared(head) != Match::Wrong
+    pub(crate) fn is_of(&self, head: &EntryHead) -> bool {
+        self.compared(head) != FileMatch::Wrong
     }
 
     /// Whether an entry with this head is this file.
-    pub(crate) fn compared(&self, head: &Head) -> Match {
+    pub(crate) fn compared(&self, head: &EntryHead) -> FileMatch {
         if self.size_bytes.is_some_and(|size_bytes| size_bytes != head.size_bytes) {
-            return Match::Wrong;
+            return FileMatch::Wrong;
         }
-        let of = |is_right| if is_right { Match::Right } else { Match::Wrong };
+        let of = |is_right| if is_right { FileMatch::Right } else { FileMatch::Wrong };
         match (self.sha256(), &self.stamp, &head.stamp) {
             (Some(sha256), _, _) => of(*sha256 == *head.sha256),
-            (None, _, _) if head.name != self.shown_name() => Match::Wrong,
+            (None, _, _) if head.name != self.shown_name() => FileMatch::Wrong,
             (None, Some(stamp), Some(found)) => of(stamp == found),
             // An earlier version did not note it.
-            (None, Some(_), None) => Match::Unconfirmed,
-            (None, None, _) if head.checked_at >= self.since => Match::Right,
-            (None, None, _) => Match::Unconfirmed,
+            (None, Some(_), None) => FileMatch::Unconfirmed,
+            (None, None, _) if head.checked_at >= self.since => FileMatch::Right,
+            (None, None, _) => FileMatch::Unconfirmed,
         }
     }
 
@@ -116,8 +120,8 @@ impl Order {
     }
 
     /// The facts about this content, as it is now, without those of the answer that it came in.
-    pub(crate) fn head(&self, size_bytes: u64, sha256: String, modified_at: i64) -> Head {
-        Head {
+    pub(crate) fn head(&self, size_bytes: u64, sha256: String, modified_at: i64) -> EntryHead {
+        EntryHead {
             name: self.shown_name(),
             size_bytes,
             sha256,
@@ -125,11 +129,11 @@ impl Order {
             is_verified: self.sha256().is_some(),
             stamp: self.stamp_beside_sha256(),
             checked_at: milliseconds(SystemTime::now()),
-            ..Head::default()
+            ..EntryHead::default()
         }
     }
 
-    /// [`Head::stamp`].
+    /// [`EntryHead::stamp`].
     pub(super) fn stamp_beside_sha256(&self) -> Option<String> {
         self.stamp.clone().filter(|_| self.sha256().is_none())
     }

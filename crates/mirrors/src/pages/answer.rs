@@ -10,7 +10,7 @@ use reqwest::Url;
 use resources::turns::Turn;
 
 use super::{CachedPage, Content, Subject};
-use crate::ahead::Fetched;
+use crate::ahead::UpstreamResponse;
 use crate::upstream::{PageBody, UpstreamError, accepting_gzip, read_body};
 use crate::{LARGE_PAGE_COUNTS, Mirror, Mirrors};
 
@@ -42,7 +42,7 @@ impl Mirrors {
             }
         }
         let headers = accepting_gzip(headers);
-        let Fetched { response, url, is_ahead } =
+        let UpstreamResponse { response, url, is_ahead } =
             self.get(mirror, &subject.path(), url, headers, is_forced).await?;
         let text = |name: HeaderName| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());

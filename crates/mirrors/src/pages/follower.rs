@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use pypi::ProjectName;
 
 use super::Subject;
-use crate::disk::{EntryFile, Head};
+use crate::disk::{EntryFile, EntryHead};
 use crate::upstream::UpstreamError;
 use crate::{Mirror, Mirrors, blocking};
 
@@ -52,7 +52,7 @@ impl Mirrors {
         let Some((head, file)) = kept else {
             return Err(UpstreamError::busy("the cache of the mirrors has no room for it"));
         };
-        let Head { size_bytes, sha256, confirmed_at, etag, last_modified, serial, .. } = head;
+        let EntryHead { size_bytes, sha256, confirmed_at, etag, last_modified, serial, .. } = head;
         let confirmed_at = Duration::from_millis(u64::try_from(confirmed_at).unwrap_or(0));
         let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + confirmed_at);
         Ok(Some(FollowerPage {

@@ -9,16 +9,16 @@ use pypi::upstream::{UpstreamNames, UpstreamPage};
 use record::Hasher;
 
 use super::{CachedPage, Content, PAGE_FORM, Subject, files_of, name_of};
-use crate::disk::{Head, Key};
+use crate::disk::{EntryHead, Key};
 use crate::{Mirror, Mirrors};
 
 /// Counts and hashes what is written.
-struct Measured {
+struct MeasuringWriter {
     hasher: Hasher,
     bytes: u64,
 }
 
-impl Write for Measured {
+impl Write for MeasuringWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.hasher.update(bytes);
         self.bytes += bytes.len() as u64;
@@ -54,11 +54,11 @@ impl Mirrors {
             return Ok(false);
         }
         // It is written twice, first to be counted and hashed: its text as a whole would take as much memory as the page.
-        let mut measured = Measured { hasher: Hasher::new(), bytes: 0 };
+        let mut measured = MeasuringWriter { hasher: Hasher::new(), bytes: 0 };
         write_content(&known.content, &mut measured)?;
         let confirmed_at =
             known.confirmed_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let head = Head {
+        let head = EntryHead {
             name: name_of(mirror, subject),
             size_bytes: measured.bytes,
             sha256: measured.hasher.finish().to_string(),
@@ -67,7 +67,7 @@ impl Mirrors {
             last_modified: known.last_modified.clone(),
             serial: known.serial,
             form: PAGE_FORM,
-            ..Head::default()
+            ..EntryHead::default()
         };
         match self.disk.open_entry(&key) {
             Some((there, file)) if is_same && there.sha256 == head.sha256 => {

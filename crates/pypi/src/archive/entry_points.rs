@@ -15,7 +15,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         let wrong = |expected: &str| {
-            let shown: String = line.chars().take(80).collect();
+            let shown = record::excerpt(line, 80);
             Err(format!("has {shown:?} in line {}: {expected} was expected", at + 1))
         };
         // pip reads `;` in a section as a name.

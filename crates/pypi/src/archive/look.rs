@@ -13,7 +13,7 @@ use crate::{FileKind, Filename};
 
 /// How an archive is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ArchiveFormat {
     Zip,
     TarGz,
 }
@@ -23,11 +23,11 @@ pub fn is_archive(filename: &Filename) -> bool {
     form(filename).is_some()
 }
 
-fn form(filename: &Filename) -> Option<Form> {
+fn form(filename: &Filename) -> Option<ArchiveFormat> {
     match filename.kind() {
-        FileKind::Wheel | FileKind::Egg => Some(Form::Zip),
-        FileKind::Sdist if ends_with(filename, ".zip") => Some(Form::Zip),
-        FileKind::Sdist if !ends_with(filename, ".bz2") => Some(Form::TarGz),
+        FileKind::Wheel | FileKind::Egg => Some(ArchiveFormat::Zip),
+        FileKind::Sdist if ends_with(filename, ".zip") => Some(ArchiveFormat::Zip),
+        FileKind::Sdist if !ends_with(filename, ".bz2") => Some(ArchiveFormat::TarGz),
         _ => None,
     }
 }
@@ -46,8 +46,10 @@ pub fn members<R: ReaderAt>(
 ) -> Result<Option<Contents>, ArchiveError> {
     match form(filename) {
         None => Ok(None),
-        Some(Form::TarGz) => tarball::members(reader, file_bytes, limits, has_digests).map(Some),
-        Some(Form::Zip) => {
+        Some(ArchiveFormat::TarGz) => {
+            tarball::members(reader, file_bytes, limits, has_digests).map(Some)
+        }
+        Some(ArchiveFormat::Zip) => {
             let zip = SafeZip::open(reader, file_bytes, &zip_limits(limits))?;
             let (mut left, mut packed_left) = (limits.inflated_bytes_max, limits.packed_bytes_max);
             let listed = zip.members().iter().map(|member| {
@@ -86,8 +88,8 @@ pub fn member<R: ReaderAt>(
 ) -> Result<Option<MemberText>, ArchiveError> {
     match form(filename) {
         None => Ok(None),
-        Some(Form::TarGz) => tarball::member(reader, file_bytes, limits, number),
-        Some(Form::Zip) => {
+        Some(ArchiveFormat::TarGz) => tarball::member(reader, file_bytes, limits, number),
+        Some(ArchiveFormat::Zip) => {
             let zip = SafeZip::open(reader, file_bytes, &zip_limits(limits))?;
             let found = zip.members().get(number).filter(|member| !member.name.ends_with('/'));
             // Of an uncompressed member, only what is shown is read.

@@ -13,20 +13,20 @@ pub(super) struct Layout<Info> {
     top: Option<Box<str>>,
     /// Whether it is that of every member.
     is_one_top: bool,
-    root: Place<Info>,
-    below: Place<Info>,
+    root: DirectoryContent<Info>,
+    below: DirectoryContent<Info>,
 }
 
 /// What is in one directory.
-pub(super) struct Place<Info> {
+pub(super) struct DirectoryContent<Info> {
     has_project: bool,
     pkg_infos: usize,
     pub(super) pkg_info: Option<Info>,
 }
 
-impl<Info> Default for Place<Info> {
-    fn default() -> Place<Info> {
-        Place { has_project: false, pkg_infos: 0, pkg_info: None }
+impl<Info> Default for DirectoryContent<Info> {
+    fn default() -> DirectoryContent<Info> {
+        DirectoryContent { has_project: false, pkg_infos: 0, pkg_info: None }
     }
 }
 
@@ -39,7 +39,11 @@ impl<Info> Default for Layout<Info> {
 
 impl<Info> Layout<Info> {
     /// Adds a member of any kind. Returns the place of which it is the first `PKG-INFO`.
-    pub(super) fn meet(&mut self, name: &str, is_directory: bool) -> Option<&mut Place<Info>> {
+    pub(super) fn meet(
+        &mut self,
+        name: &str,
+        is_directory: bool,
+    ) -> Option<&mut DirectoryContent<Info>> {
         let mut segments = name.split('/').filter(|segment| !segment.is_empty());
         let top = segments.next()?;
         let mut below = segments.filter(|segment| *segment != ".");

@@ -46,7 +46,7 @@ pub(super) fn inspect<R: ReaderAt>(
         true => Box::new(MultiBzDecoder::new(&mut packed)),
         false => Box::new(GzDecoder::new(&mut packed)),
     };
-    let inflated = Bounded {
+    let inflated = BoundedReader {
         reader: unpacking,
         read_bytes: &inflated_bytes,
         read_bytes_max: inflated_bytes_max,
@@ -80,7 +80,7 @@ pub(super) fn inspect<R: ReaderAt>(
 
 /// What was found in a source archive.
 struct SourceContents {
-    walked: Walked,
+    walked: WalkReport,
     /// The bytes of `PKG-INFO`.
     metadata: Option<Vec<u8>>,
 }
@@ -122,7 +122,7 @@ fn read<R: Read>(
 }
 
 /// Why installers refuse a member; `None` if they take it.
-fn unfit(met: &Met<'_>, size_bytes: u64) -> Option<&'static str> {
+fn unfit(met: &WalkedMember<'_>, size_bytes: u64) -> Option<&'static str> {
     let name: &str = match &met.name {
         Cow::Borrowed(name) => name,
         Cow::Owned(_) => return Some("a name that is not UTF-8"),
@@ -156,7 +156,7 @@ impl Files {
     ///
     /// # Errors
     /// [`ArchiveError::Member`] if it is a hard link to something that is no file so far.
-    fn meet(&mut self, met: &Met<'_>) -> Result<(), ArchiveError> {
+    fn meet(&mut self, met: &WalkedMember<'_>) -> Result<(), ArchiveError> {
         let is_link = met.kind.is_hard_link();
         let target = met.link.filter(|_| is_link).unwrap_or_default();
         if is_link && !self.met.contains(&self.keys.hash_one(target)) {
@@ -172,7 +172,7 @@ impl Files {
 }
 
 /// A member that a walk has reached.
-struct Met<'member> {
+struct WalkedMember<'member> {
     /// Owned if it is not UTF-8: characters were replaced.
     name: Cow<'member, str>,
     kind: EntryType,
@@ -180,7 +180,7 @@ struct Met<'member> {
 }
 
 /// What a walk has seen.
-struct Walked {
+struct WalkReport {
     /// Number of members, including the records before them.
     members: u64,
     links: Links,
@@ -192,10 +192,13 @@ struct Walked {
 fn walk<R: Read>(
     archive: &mut tar::Archive<R>,
     limits: &ArchiveLimits,
-    mut visit: impl FnMut(&Met<'_>, &mut tar::Entry<'_, R>) -> Result<ControlFlow<()>, ArchiveError>,
-) -> Result<Walked, ArchiveError> {
-    let mut walked = Walked { members: 0, links: Links::default(), end: 0 };
-    let mut before = Before::default();
+    mut visit: impl FnMut(
+        &WalkedMember<'_>,
+        &mut tar::Entry<'_, R>,
+    ) -> Result<ControlFlow<()>, ArchiveError>,
+) -> Result<WalkReport, ArchiveError> {
+    let mut walked = WalkReport { members: 0, links: Links::default(), end: 0 };
+    let mut before = MemberHeaders::default();
     for entry in archive.entries().map_err(tar_error)?.raw(true) {
         let mut entry = entry.map_err(tar_error)?;
         walked.members += 1;
@@ -218,7 +221,7 @@ fn walk<R: Read>(
                 let member = std::mem::take(&mut before).member(&entry)?;
                 let name = String::from_utf8_lossy(&member.name);
                 check_member(kind, &member, &name, &mut walked.links)?;
-                let met = Met { name, kind, link: member.link.as_deref() };
+                let met = WalkedMember { name, kind, link: member.link.as_deref() };
                 if visit(&met, &mut entry)?.is_break() {
                     return Ok(walked);
                 }
@@ -295,17 +298,17 @@ fn unpacked<R: ReaderAt>(
     file_bytes: u64,
     limits: &ContentsLimits,
     visit: impl FnMut(
-        &Met<'_>,
-        &mut tar::Entry<'_, Bounded<'_, MultiGzDecoder<Bounded<'_, RangeReader<R>>>>>,
+        &WalkedMember<'_>,
+        &mut tar::Entry<'_, BoundedReader<'_, MultiGzDecoder<BoundedReader<'_, RangeReader<R>>>>>,
     ) -> Result<ControlFlow<()>, ArchiveError>,
 ) -> Result<bool, ArchiveError> {
     let (inflated_bytes, packed_bytes) = (Cell::new(0), Cell::new(0));
-    let packed = Bounded {
+    let packed = BoundedReader {
         reader: RangeReader::new(reader, 0..file_bytes),
         read_bytes: &packed_bytes,
         read_bytes_max: limits.packed_bytes_max,
     };
-    let mut archive = tar::Archive::new(Bounded {
+    let mut archive = tar::Archive::new(BoundedReader {
         reader: MultiGzDecoder::new(packed),
         read_bytes: &inflated_bytes,
         read_bytes_max: limits.inflated_bytes_max,
@@ -369,7 +372,7 @@ fn check_member(
 
 /// The records before a member that belong to it.
 #[derive(Default)]
-struct Before {
+struct MemberHeaders {
     long_name: Option<Vec<u8>>,
     long_link: Option<Vec<u8>>,
     pax: Option<Vec<u8>>,
@@ -382,7 +385,7 @@ enum Extension {
     Pax,
 }
 
-impl Before {
+impl MemberHeaders {
     fn set(&mut self, extension: Extension, bytes: Vec<u8>) -> Result<(), ArchiveError> {
         let place = match extension {
             Extension::LongName => &mut self.long_name,
@@ -492,13 +495,13 @@ fn tar_error(error: io::Error) -> ArchiveError {
 }
 
 /// Counts the bytes that are read, and fails beyond the bound.
-struct Bounded<'a, R> {
+struct BoundedReader<'a, R> {
     reader: R,
     read_bytes: &'a Cell<u64>,
     read_bytes_max: u64,
 }
 
-impl<R: Read> Read for Bounded<'_, R> {
+impl<R: Read> Read for BoundedReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.reader.read(buffer)?;
         self.read_bytes.set(self.read_bytes.get().saturating_add(bytes as u64));

@@ -7,7 +7,7 @@ use flate2::write::{DeflateEncoder, GzEncoder};
 
 /// A member of a zip to write; its fields can contradict each other.
 #[derive(Clone, Default)]
-pub(super) struct Zipped {
+pub(super) struct TestMember {
     pub(super) name: Vec<u8>,
     pub(super) bytes: Vec<u8>,
     /// The compression method: deflated (8), stored (0), or any other number, with stored bytes.
@@ -27,12 +27,12 @@ pub(super) struct Zipped {
 }
 
 /// A deflated file.
-pub(super) fn file(name: &str, bytes: impl Into<Vec<u8>>) -> Zipped {
-    Zipped { name: name.into(), bytes: bytes.into(), method: 8, ..Zipped::default() }
+pub(super) fn file(name: &str, bytes: impl Into<Vec<u8>>) -> TestMember {
+    TestMember { name: name.into(), bytes: bytes.into(), method: 8, ..TestMember::default() }
 }
 
 /// A zip with these members.
-pub(super) fn zip(members: &[Zipped]) -> Vec<u8> {
+pub(super) fn zip(members: &[TestMember]) -> Vec<u8> {
     let mut zip = Vec::new();
     let mut directory = Vec::new();
     let mut offset = 0;

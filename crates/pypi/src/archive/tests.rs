@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::testing::{
-    Zipped, bzip2, end_record, file, gzip, tarball, tarball_plain, tarred, with_end_record_64, zip,
+    TestMember, bzip2, end_record, file, gzip, tarball, tarball_plain, tarred, with_end_record_64,
+    zip,
 };
 use super::*;
 
@@ -33,7 +34,7 @@ fn check(filename: &str, bytes: &[u8], expected: &str) {
 const WHEEL: &str = "foo-1.0-py3-none-any.whl";
 
 /// The members of a valid wheel.
-fn wheel_members() -> Vec<Zipped> {
+fn wheel_members() -> Vec<TestMember> {
     vec![
         file("foo/__init__.py", "print('foo')\n"),
         file("foo-1.0.dist-info/METADATA", METADATA),
@@ -44,7 +45,7 @@ fn wheel_members() -> Vec<Zipped> {
 
 /// Checks a wheel with changed members.
 #[track_caller]
-fn check_wheel(change: impl FnOnce(&mut Vec<Zipped>), expected: &str) {
+fn check_wheel(change: impl FnOnce(&mut Vec<TestMember>), expected: &str) {
     let mut members = wheel_members();
     change(&mut members);
     check(WHEEL, &zip(&members), expected);
@@ -63,7 +64,7 @@ fn a_wheel_gives_its_metadata_verbatim() {
     );
     check_wheel(|members| members.push(file("empty/", "")), "METADATA, 5 members");
     for descriptor_bytes in [12, 16, 20, 24] {
-        let change = |members: &mut Vec<Zipped>| {
+        let change = |members: &mut Vec<TestMember>| {
             members.iter_mut().for_each(|member| member.descriptor_bytes = descriptor_bytes);
         };
         check_wheel(change, "METADATA, 4 members");
@@ -73,7 +74,7 @@ fn a_wheel_gives_its_metadata_verbatim() {
 #[test]
 fn a_wheels_dist_info_is_its_own_and_whole() {
     let rename = |from: &'static str, to: &'static str| {
-        move |members: &mut Vec<Zipped>| {
+        move |members: &mut Vec<TestMember>| {
             for member in members {
                 let name = String::from_utf8(member.name.clone()).expect("UTF-8");
                 member.name = name.replace(from, to).into();
@@ -98,7 +99,7 @@ fn a_wheels_dist_info_is_its_own_and_whole() {
         "the archive is ambiguous: it has both \"foo-1.0.dist-info\" and \"foo-1.0.1.dist-info\"",
     );
     for (number, name) in [(1, "METADATA"), (2, "WHEEL"), (3, "RECORD")] {
-        let remove = |members: &mut Vec<Zipped>| {
+        let remove = |members: &mut Vec<TestMember>| {
             members.remove(number);
         };
         check_wheel(remove, &format!("the wheel has no foo-1.0.dist-info/{name}"));
@@ -120,7 +121,7 @@ fn a_wheel_that_installers_cannot_install_is_refused() {
         "the wheel's RECORD has \"foo/__init__.py\" in line 1: path, digest and size were expected",
     );
     let with = |name: &'static str, text: &'static str| {
-        move |members: &mut Vec<Zipped>| members.push(file(name, text))
+        move |members: &mut Vec<TestMember>| members.push(file(name, text))
     };
     let entry_points = "foo-1.0.dist-info/entry_points.txt";
     check_wheel(with(entry_points, "[console_scripts]\nfoo = foo:main\n"), "METADATA, 5 members");
@@ -129,7 +130,7 @@ fn a_wheel_that_installers_cannot_install_is_refused() {
         "the wheel's entry_points.txt has \"foo = foo\" in line 2: `script = module:function` was expected",
     );
     for place in ["purelib", "platlib", "headers", "scripts", "data"] {
-        let add = |members: &mut Vec<Zipped>| {
+        let add = |members: &mut Vec<TestMember>| {
             members.push(file("foo-1.0.data/", ""));
             members.push(file(&format!("foo-1.0.data/{place}/x"), ""));
         };
@@ -147,7 +148,7 @@ fn a_wheel_that_installers_cannot_install_is_refused() {
     );
     let ambiguous = "the archive is ambiguous: \"foo/a\" is a file in it, and a directory";
     let two = |first: &'static str, second: &'static str| {
-        move |members: &mut Vec<Zipped>| members.extend([file(first, ""), file(second, "")])
+        move |members: &mut Vec<TestMember>| members.extend([file(first, ""), file(second, "")])
     };
     check_wheel(two("foo/a", "foo/a/b"), ambiguous);
     check_wheel(two("foo/a/b/c", "foo/a"), ambiguous);
@@ -225,7 +226,7 @@ fn a_member_outside_the_directory_is_refused() {
         );
     }
     check_wheel(
-        |members| members.push(Zipped { name: b"\xff".to_vec(), ..Zipped::default() }),
+        |members| members.push(TestMember { name: b"\xff".to_vec(), ..TestMember::default() }),
         "the archive has a member \"\u{fffd}\", which has a name that is not UTF-8",
     );
 }
@@ -394,8 +395,9 @@ fn a_bomb_is_refused_before_it_is_unpacked() {
     check(WHEEL, &bomb, "METADATA, 5 members");
 
     // Many members that share their bytes.
-    let shared = Zipped { is_shared: true, ..members[4].clone() };
-    let quine = (0..50).map(|number| Zipped { name: format!("{number}").into(), ..shared.clone() });
+    let shared = TestMember { is_shared: true, ..members[4].clone() };
+    let quine =
+        (0..50).map(|number| TestMember { name: format!("{number}").into(), ..shared.clone() });
     members.extend(quine);
     check(
         WHEEL,
@@ -435,7 +437,7 @@ fn metadata_of_more_than_a_mebibyte_is_refused() {
 
 const SDIST: &str = "foo-1.0.tar.gz";
 
-fn file_in_zip(name: &str) -> Zipped {
+fn file_in_zip(name: &str) -> TestMember {
     file(name, METADATA)
 }
 
@@ -537,7 +539,7 @@ fn a_source_archive_that_installers_cannot_unpack_is_refused() {
     check(SDIST, &two, &nothing);
     let followed = [gzip(&whole), b"x".to_vec()].concat();
     check(SDIST, &followed, "the archive is ambiguous: bytes follow its end");
-    let member = Zipped { method: 12, ..file("a/x", "") };
+    let member = TestMember { method: 12, ..file("a/x", "") };
     check(
         "foo-1.0.zip",
         &zip(&[file("a/setup.py", ""), member]),

@@ -97,7 +97,7 @@ fn check_record(record: impl Read) -> Result<(), ArchiveError> {
         let text = std::str::from_utf8(&line).map_err(|_| unfit("RECORD", "is not UTF-8"))?;
         let text = text.trim_end_matches(['\r', '\n']);
         if !is_entry(text) {
-            let shown: String = text.chars().take(80).collect();
+            let shown = record::excerpt(text, 80);
             let what =
                 format!("has {shown:?} in line {number}: path, digest and size were expected");
             return Err(unfit("RECORD", what));

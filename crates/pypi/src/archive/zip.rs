@@ -386,14 +386,14 @@ impl<R: ReaderAt> SafeZip<R> {
     {
         let entry = self.archive.get_entry(member.wayfinder).map_err(zip_error)?;
         let (at, end) = entry.compressed_data_range();
-        let compressed = Span { reader: self.archive.get_ref().clone(), at, end };
+        let compressed = RangeReader { reader: self.archive.get_ref().clone(), at, end };
         let plain: Box<dyn Read + Send> = match member.method {
             CompressionMethod::STORE => Box::new(compressed),
             CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(compressed)),
             method => return Err(unknown(member, method)),
         };
         let (left, crc32) = (member.size_bytes, member.crc32);
-        Ok(Box::new(Checked { plain, left, crc32, seen: Crc::new() }))
+        Ok(Box::new(ChecksumReader { plain, left, crc32, seen: Crc::new() }))
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), ArchiveError> {
@@ -433,13 +433,13 @@ fn check_behind<R: ReaderAt>(archive: &ZipArchive<R>, file_bytes: u64) -> Result
 }
 
 /// A range of a file's bytes.
-struct Span<R> {
+struct RangeReader<R> {
     reader: R,
     at: u64,
     end: u64,
 }
 
-impl<R: ReaderAt> Read for Span<R> {
+impl<R: ReaderAt> Read for RangeReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
@@ -450,14 +450,14 @@ impl<R: ReaderAt> Read for Span<R> {
 }
 
 /// A reader of a member's bytes that ends in an error if they do not match the directory.
-struct Checked {
+struct ChecksumReader {
     plain: Box<dyn Read + Send>,
     left: u64,
     crc32: u32,
     seen: Crc,
 }
 
-impl Read for Checked {
+impl Read for ChecksumReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         let wanted = buffer.len().min(left);
@@ -518,7 +518,7 @@ fn zip_error(error: rawzip::Error) -> ArchiveError {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::testing::{Zipped, file, zip};
+    use super::super::testing::{TestMember, file, zip};
     use super::*;
 
     /// The bytes of the member `m`, read by a detached reader.
@@ -536,7 +536,7 @@ mod tests {
     fn a_member_is_read_without_the_zip() {
         let text = b"a member's bytes".repeat(10_000);
         for method in [0, 8] {
-            let member = Zipped { method, ..file("m", text.clone()) };
+            let member = TestMember { method, ..file("m", text.clone()) };
             let whole = zip(&[file("before", "x"), member, file("behind", "y")]);
             assert!(detached(whole.clone()).expect("it is whole") == text, "{method}");
             let at = whole.windows(8).position(|bytes| bytes == b"a member");

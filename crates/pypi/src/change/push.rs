@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::draft::{Draft, gone_after, without, writable};
 use super::upload::overwrites;
 use crate::record::{file_key, version_key};
-use crate::release_file::{Origin, Parts, Rare};
+use crate::release_file::{FileParts, Origin, RareFields};
 use crate::{
-    ChangeError, FileRole, Filename, Judge, LogEntry, Project, ProjectName, Refused, Release,
+    ChangeError, FileRefusal, FileRole, Filename, Judge, LogEntry, Project, ProjectName, Release,
     ReleaseFile, Snapshot, Stage, StageName,
 };
 
@@ -201,7 +201,7 @@ impl<'snapshot> PushSource<'snapshot> {
         &self,
         content: PushContent,
         now: Timestamp,
-    ) -> Option<(&'snapshot str, Refused)> {
+    ) -> Option<(&'snapshot str, FileRefusal)> {
         if content == PushContent::OnlyDocs {
             return None;
         }
@@ -210,7 +210,7 @@ impl<'snapshot> PushSource<'snapshot> {
         let files = self.project.files_of(&self.release.version);
         files.filter(|file| file.role() == FileRole::Release).find_map(|file| {
             let refused = match self.project.is_quarantined() {
-                true => Some(Refused::by_status(stage, self.project)),
+                true => Some(FileRefusal::by_status(stage, self.project)),
                 false => judge.as_ref().and_then(|judge| judge.refusal_of_own(stage, file)),
             };
             Some((file.filename(), refused?))
@@ -422,8 +422,8 @@ pub fn approve(
     }];
     for approved in files {
         // Its history begins with the push.
-        let rare = Rare { log: Some(Box::default()), ..Rare::default() };
-        let file = ReleaseFile::new(Parts {
+        let rare = RareFields { log: Some(Box::default()), ..RareFields::default() };
+        let file = ReleaseFile::new(FileParts {
             filename: approved.filename.as_str(),
             version: push.version,
             digest: approved.digest,
@@ -514,7 +514,7 @@ fn put(
         source: push.source.clone(),
         target: push.target.clone(),
     });
-    let rare = Rare {
+    let rare = RareFields {
         log: Some(log.into()),
         gone: gone.into(),
         publisher: None,

@@ -11,7 +11,7 @@ use crate::{ChangeError, ProjectName, Snapshot, StageName};
 
 /// How much of a project is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum RemovalExtent {
     /// Everything but its name, which the stage keeps: no mirror's project takes its place.
     Contents,
     /// Everything. From then on mirrors may be asked for the name.
@@ -29,7 +29,7 @@ pub fn project(
     snapshot: &Snapshot,
     stage: &StageName,
     name: &ProjectName,
-    extent: Extent,
+    extent: RemovalExtent,
     force: bool,
 ) -> Result<Batch, ChangeError> {
     let stage = writable(snapshot, stage)?;
@@ -40,13 +40,13 @@ pub fn project(
     let trace = stage.project_trace(name.as_str()).filter(|project| project.owns_name());
     let project = trace.ok_or_else(|| ChangeError::NoProject(name.clone()))?;
     match (project.is_empty(), extent) {
-        (true, Extent::Contents) => return Err(ChangeError::NameHeld(name.clone())),
-        (false, Extent::Name) => return Err(ChangeError::NameInUse(name.clone())),
+        (true, RemovalExtent::Contents) => return Err(ChangeError::NameHeld(name.clone())),
+        (false, RemovalExtent::Name) => return Err(ChangeError::NameInUse(name.clone())),
         _ => {}
     }
     let mut draft = Draft::default();
     draft.check_stage(stage);
-    draft.remove_project(stage, name, project, extent == Extent::Contents);
+    draft.remove_project(stage, name, project, extent == RemovalExtent::Contents);
     Ok(draft.finish())
 }
 

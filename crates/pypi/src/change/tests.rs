@@ -8,7 +8,7 @@ use record::{Batch, Digest, Key};
 use serde_json::json;
 
 use super::push::{Push, PushContent};
-use super::remove::Extent;
+use super::remove::RemovalExtent;
 use super::retention::RetentionRule;
 use super::*;
 use crate::record::{read_stage, write_stage};
@@ -151,8 +151,9 @@ fn what_is_not_there_or_not_volatile_is_not_removed() {
     let snapshot = two_versions().snapshot.clone();
     let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
     let (foo, bar) = (project_name("foo"), project_name("bar"));
-    let project =
-        |stage, name, force| remove::project(&snapshot, stage, name, Extent::Contents, force);
+    let project = |stage, name, force| {
+        remove::project(&snapshot, stage, name, RemovalExtent::Contents, force)
+    };
     let text = "project 'foo' is on non-volatile index alice/prod";
     refused(project(&prod, &foo, false), Refusal::Forbidden, text);
     refused(project(&dev, &bar, false), Refusal::NotFound, "project not found");
@@ -194,7 +195,7 @@ fn projects_versions_and_files_are_removed() {
     let last = remove::version(&world.snapshot, &prod, &foo, "2.0", true);
     commit(&mut world, last);
     assert_eq!(content(&world, "alice/prod", "foo"), "");
-    let whole = remove::project(&world.snapshot, &dev, &foo, Extent::Contents, false);
+    let whole = remove::project(&world.snapshot, &dev, &foo, RemovalExtent::Contents, false);
     commit(&mut world, whole);
     assert_eq!(content(&world, "alice/dev", "foo"), "");
 }
@@ -233,7 +234,7 @@ fn kept(world: &World, stage: &str) -> (bool, String) {
 fn remove_foo(
     world: &World,
     stage: &StageName,
-    extent: Extent,
+    extent: RemovalExtent,
     force: bool,
 ) -> Result<Batch, ChangeError> {
     remove::project(&world.snapshot, stage, &project_name("foo"), extent, force)
@@ -274,20 +275,24 @@ fn the_last_version_leaves_the_name() {
 fn an_emptied_name_is_kept_until_it_is_released() {
     let mut world = two_versions();
     let dev = stage_name("alice/dev");
-    let batch = remove_foo(&world, &dev, Extent::Contents, false);
+    let batch = remove_foo(&world, &dev, RemovalExtent::Contents, false);
     commit(&mut world, batch);
     let text = "project not found: nothing is left of it but its name";
-    refused(remove_foo(&world, &dev, Extent::Contents, false), Refusal::NotFound, text);
+    refused(remove_foo(&world, &dev, RemovalExtent::Contents, false), Refusal::NotFound, text);
     // Used again, it cannot be released alone.
     world.upload("alice/dev", "foo-3.0.zip", "three");
     let text = "project 'foo' has releases: only an unused name can be released alone";
-    refused(remove_foo(&world, &dev, Extent::Name, false), Refusal::Conflict, text);
-    let batch = remove_foo(&world, &dev, Extent::Contents, false);
+    refused(remove_foo(&world, &dev, RemovalExtent::Name, false), Refusal::Conflict, text);
+    let batch = remove_foo(&world, &dev, RemovalExtent::Contents, false);
     commit(&mut world, batch);
-    let batch = remove_foo(&world, &dev, Extent::Name, false);
+    let batch = remove_foo(&world, &dev, RemovalExtent::Name, false);
     commit(&mut world, batch);
     assert_eq!(kept(&world, "alice/dev"), (false, String::new()));
-    refused(remove_foo(&world, &dev, Extent::Name, false), Refusal::NotFound, "project not found");
+    refused(
+        remove_foo(&world, &dev, RemovalExtent::Name, false),
+        Refusal::NotFound,
+        "project not found",
+    );
 }
 
 /// Contents and name go at once, too.
@@ -296,13 +301,17 @@ fn the_rules_for_removing_a_project_hold_for_its_name() {
     let mut world = two_versions();
     let prod = stage_name("alice/prod");
     let text = "project 'foo' is on non-volatile index alice/prod";
-    refused(remove_foo(&world, &prod, Extent::ContentsAndName, false), Refusal::Forbidden, text);
+    refused(
+        remove_foo(&world, &prod, RemovalExtent::ContentsAndName, false),
+        Refusal::Forbidden,
+        text,
+    );
     let rule = RetentionRule { versions: Some(0), days: None };
     let plan = retention::plan(&world.snapshot, &prod, rule, now()).expect("a plan");
     world.commit(plan.batch.expect("something to remove")).expect("no conflict");
     assert_eq!(kept(&world, "alice/prod"), (true, "foo".to_owned()));
-    refused(remove_foo(&world, &prod, Extent::Name, false), Refusal::Forbidden, text);
-    let batch = remove_foo(&world, &prod, Extent::ContentsAndName, true);
+    refused(remove_foo(&world, &prod, RemovalExtent::Name, false), Refusal::Forbidden, text);
+    let batch = remove_foo(&world, &prod, RemovalExtent::ContentsAndName, true);
     commit(&mut world, batch);
     assert_eq!(kept(&world, "alice/prod"), (false, String::new()));
 }

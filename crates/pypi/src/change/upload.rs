@@ -9,7 +9,7 @@ use record::{Batch, Digest, Expected};
 use super::Decision;
 use super::draft::{Draft, gone_after, without, writable};
 use crate::record::file_key;
-use crate::release_file::{Directory, Origin, Parts, Rare};
+use crate::release_file::{Directory, FileParts, Origin, RareFields};
 use crate::{
     ChangeError, FileLookup, FileRole, Filename, LogEntry, ProjectName, ReleaseFile, Snapshot,
     StageName, Version,
@@ -94,7 +94,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     draft.check_stage(stage);
     let yanked = release.and_then(|release| release.yanked());
     draft.put_version(stage, project, version, metadata, yanked);
-    let mut next = Parts {
+    let mut next = FileParts {
         filename,
         version,
         digest: upload.digest,
@@ -106,7 +106,7 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
             uploader: upload.who.cloned(),
         }),
         core_metadata: upload.core_metadata,
-        rare: Rare::default(),
+        rare: RareFields::default(),
         role: upload.role,
     };
     let finish =
@@ -114,11 +114,11 @@ pub fn file(snapshot: &Snapshot, upload: &FileUpload<'_>) -> Result<Decision, Ch
     let attested_by =
         upload.publisher.filter(|_| upload.is_attested && upload.provenance.is_some());
     let attested_by: Option<Box<str>> = attested_by.map(|identity| identity.name().into());
-    let mut rare = Rare {
+    let mut rare = RareFields {
         provenance: upload.provenance,
         attested_by: attested_by.clone(),
         publisher: upload.publisher.map(|identity| identity.name().into()),
-        ..Rare::default()
+        ..RareFields::default()
     };
     match known {
         Some(known) if is_same => {
@@ -309,13 +309,13 @@ pub fn tox_result(
         names.find(|name| is_free(name)).unwrap_or_default()
     };
     let filename = brought.map_or_else(made, str::to_owned);
-    let rare = Rare {
+    let rare = RareFields {
         for_file: Some(upload.filename.into()),
         directory: Some(tested.directory()),
         log: (!upload.log.is_empty()).then(|| upload.log.into()),
-        ..Rare::default()
+        ..RareFields::default()
     };
-    let result = ReleaseFile::new(Parts {
+    let result = ReleaseFile::new(FileParts {
         filename: &filename,
         version: tested.version(),
         digest: upload.digest,

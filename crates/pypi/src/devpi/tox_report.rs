@@ -72,7 +72,7 @@ impl ToxStatus {
 impl ToxReport {
     /// Parses a result; `None` if tox did not write it.
     pub fn parse(bytes: &[u8]) -> Option<ToxReport> {
-        let report: Written = serde_json::from_slice(bytes).ok()?;
+        let report: WrittenReport = serde_json::from_slice(bytes).ok()?;
         let environments = report.testenvs.into_iter().map(|(envname, environment)| {
             let setup: Vec<_> = environment.setup.into_iter().map(ToxCommand::from).collect();
             let test: Vec<_> = environment.test.into_iter().map(ToxCommand::from).collect();
@@ -95,7 +95,7 @@ impl ToxReport {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct WrittenReport {
     host: String,
     platform: String,
     testenvs: BTreeMap<String, WrittenEnvironment>,

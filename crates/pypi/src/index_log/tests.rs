@@ -28,14 +28,14 @@ fn commit(logs: &IndexLogs, serial: u64, write: Write) -> IndexLogs {
 #[test]
 fn a_line_comes_back_from_its_record() {
     let deeds = [
-        Deed::new(What::Created),
-        Deed::new(What::Settings).naming(["acl_read", "volatile"]),
-        Deed::of(What::Yanked, &project()).version("1.0").because(Some("broken")),
-        Deed::of(What::Unyanked, &project()).file("attest-1.0.tar.gz"),
-        Deed::of(What::Status, &project()).naming(["archived"]),
-        Deed::of(What::Removed, &project()),
-        Deed::of(What::Pushed, &project()).version("1.0").from(&stage("team/dev")),
-        Deed::new(What::Retention).naming((0..30).map(|number| number.to_string())),
+        Deed::new(DeedKind::Created),
+        Deed::new(DeedKind::Settings).naming(["acl_read", "volatile"]),
+        Deed::of(DeedKind::Yanked, &project()).version("1.0").because(Some("broken")),
+        Deed::of(DeedKind::Unyanked, &project()).file("attest-1.0.tar.gz"),
+        Deed::of(DeedKind::Status, &project()).naming(["archived"]),
+        Deed::of(DeedKind::Removed, &project()),
+        Deed::of(DeedKind::Pushed, &project()).version("1.0").from(&stage("team/dev")),
+        Deed::new(DeedKind::Retention).naming((0..30).map(|number| number.to_string())),
     ];
     let doers = [Doer::Nobody, Doer::Command, Doer::Server, line(0, deeds[0].clone()).by];
     let (name, mut logs) = (stage("team/prod"), IndexLogs::default());
@@ -57,7 +57,7 @@ fn a_line_comes_back_from_its_record() {
         assert_eq!(log.at(Serial(8)).map(|it| (it.deed.names.len(), it.deed.more)), Some((20, 10)));
     }
     let yank =
-        logs.log("team/prod").and_then(|log| log.last(What::Yanked, &project(), Some("1.0")));
+        logs.log("team/prod").and_then(|log| log.last(DeedKind::Yanked, &project(), Some("1.0")));
     assert_eq!(yank.and_then(|line| line.deed.reason.as_deref()), Some("broken"));
     assert!(logs.log("team/dev").is_none());
 }
@@ -67,7 +67,8 @@ fn the_oldest_lines_are_written_over() {
     let (name, mut logs) = (stage("team/prod"), IndexLogs::default());
     let count = LINES_MAX as u64 + 500;
     for serial in 1..=count {
-        let write = logs.write(&name, &line(serial as i64, Deed::new(What::Settings)), serial * 31);
+        let write =
+            logs.write(&name, &line(serial as i64, Deed::new(DeedKind::Settings)), serial * 31);
         logs = commit(&logs, serial, write);
     }
     let log = logs.log("team/prod").expect("a log");
@@ -83,7 +84,7 @@ fn the_oldest_lines_are_written_over() {
 #[test]
 fn two_writers_of_one_state_choose_other_slots_and_a_third_waits_its_turn() {
     let (name, logs) = (stage("team/prod"), IndexLogs::default());
-    let write = |seed| logs.write(&name, &line(1, Deed::new(What::Settings)), seed);
+    let write = |seed| logs.write(&name, &line(1, Deed::new(DeedKind::Settings)), seed);
     assert_ne!(write(1).key, write(2).key);
     // The same slot: both expect it to be absent, so the store refuses one.
     assert_eq!((write(1).key, write(1).expected), (write(1001).key, Expected::Absent));
@@ -106,6 +107,6 @@ fn a_record_that_cannot_be_read_is_trouble_and_no_line() {
 
 #[test]
 fn a_long_reason_is_cut_between_characters() {
-    let deed = Deed::new(What::Yanked).because(Some(&"é".repeat(800)));
+    let deed = Deed::new(DeedKind::Yanked).because(Some(&"é".repeat(800)));
     assert_eq!(deed.reason.map(|reason| reason.len()), Some(1000));
 }

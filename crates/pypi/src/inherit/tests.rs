@@ -99,7 +99,7 @@ fn the_right_to_read_a_stage_does_not_cover_its_bases() {
 /// A stage of a random world: its bases, its whitelist and how whitelists are combined, and whether it has the
 /// project.
 #[derive(Clone, Debug)]
-struct Drawn {
+struct RandomStage {
     is_mirror: bool,
     bases: Vec<usize>,
     whitelist: Vec<&'static str>,
@@ -107,7 +107,7 @@ struct Drawn {
     has_project: bool,
 }
 
-fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
+fn drawn() -> impl Strategy<Value = Vec<RandomStage>> {
     let stage = (
         prop::bool::weighted(0.3),
         prop::collection::vec(0..7_usize, 0..4),
@@ -115,19 +115,15 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
         any::<bool>(),
         any::<bool>(),
     );
-    let stage = stage.prop_map(|(is_mirror, bases, whitelist, is_union, has_project)| Drawn {
-        is_mirror,
-        bases,
-        whitelist,
-        is_union,
-        has_project,
+    let stage = stage.prop_map(|(is_mirror, bases, whitelist, is_union, has_project)| {
+        RandomStage { is_mirror, bases, whitelist, is_union, has_project }
     });
     prop::collection::vec(stage, 1..7)
 }
 
 /// The pseudo-code of devpi's rules, word for word. Returns positions of stages: those that are asked, in the order
 /// of their links, and those that are skipped. A base with a position beyond the end is missing.
-fn literally(stages: &[Drawn], queried: usize) -> (Vec<usize>, Vec<usize>) {
+fn literally(stages: &[RandomStage], queried: usize) -> (Vec<usize>, Vec<usize>) {
     // sro(self): BFS queue [self]; for each stage, its bases in order; skip seen; missing base ->
     // warn+skip; mirrors are appended to a tail list and come last, in discovery order.
     let mut queue = vec![queried];

@@ -13,7 +13,7 @@ impl fmt::Debug for Field {
 }
 
 /// One row of [`FIELDS`].
-struct Row {
+struct FieldRow {
     /// The name in devpi's JSON, and in the upload form unless [`ALIASES`] has another.
     key: &'static str,
     /// The name in a `METADATA` or `PKG-INFO` file; `None` if no standard defines one.
@@ -24,16 +24,16 @@ struct Row {
     is_devpis: bool,
 }
 
-const fn one(key: &'static str, header: &'static str) -> Row {
-    Row { key, header: Some(header), is_list: false, is_devpis: true }
+const fn one(key: &'static str, header: &'static str) -> FieldRow {
+    FieldRow { key, header: Some(header), is_list: false, is_devpis: true }
 }
 
-const fn many(key: &'static str, header: &'static str) -> Row {
-    Row { key, header: Some(header), is_list: true, is_devpis: true }
+const fn many(key: &'static str, header: &'static str) -> FieldRow {
+    FieldRow { key, header: Some(header), is_list: true, is_devpis: true }
 }
 
 /// Every field, in the order in which JSON shows them.
-const FIELDS: [Row; 33] = [
+const FIELDS: [FieldRow; 33] = [
     one("name", "Name"),
     one("version", "Version"),
     one("metadata_version", "Metadata-Version"),
@@ -54,7 +54,7 @@ const FIELDS: [Row; 33] = [
     many("classifiers", "Classifier"),
     one("download_url", "Download-URL"),
     many("project_urls", "Project-URL"),
-    Row { key: "comment", header: None, is_list: false, is_devpis: true },
+    FieldRow { key: "comment", header: None, is_list: false, is_devpis: true },
     many("requires", "Requires"),
     many("provides", "Provides"),
     many("obsoletes", "Obsoletes"),
@@ -65,8 +65,8 @@ const FIELDS: [Row; 33] = [
     one("requires_python", "Requires-Python"),
     many("provides_extras", "Provides-Extra"),
     many("dynamic", "Dynamic"),
-    Row { key: "import_names", header: Some("Import-Name"), is_list: true, is_devpis: false },
-    Row {
+    FieldRow { key: "import_names", header: Some("Import-Name"), is_list: true, is_devpis: false },
+    FieldRow {
         key: "import_namespaces",
         header: Some("Import-Namespace"),
         is_list: true,
@@ -108,7 +108,7 @@ impl Field {
         })
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static FieldRow {
         // Only `all` and the constants make fields, so the index is valid.
         &FIELDS[usize::from(self.0)]
     }

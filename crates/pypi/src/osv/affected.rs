@@ -36,24 +36,24 @@ impl Versions {
 pub(super) struct Range {
     /// The first; `None`: there is no first.
     pub(super) from: Option<Pep440>,
-    pub(super) to: End,
+    pub(super) to: RangeEnd,
 }
 
 /// The end of a range.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum End {
+pub(super) enum RangeEnd {
     Never,
     Before(Pep440),
     With(Pep440),
 }
 
-impl End {
+impl RangeEnd {
     /// A comparable position between versions: behind all of them, or before or behind one.
     fn place(&self) -> (bool, Option<&Pep440>, bool) {
         match self {
-            End::Never => (true, None, false),
-            End::Before(version) => (false, Some(version), false),
-            End::With(version) => (false, Some(version), true),
+            RangeEnd::Never => (true, None, false),
+            RangeEnd::Before(version) => (false, Some(version), false),
+            RangeEnd::With(version) => (false, Some(version), true),
         }
     }
 }
@@ -70,9 +70,9 @@ impl Range {
     fn has(&self, version: &Pep440) -> bool {
         self.from.as_ref().is_none_or(|from| version >= from)
             && match &self.to {
-                End::Never => true,
-                End::Before(end) => version < end,
-                End::With(end) => version <= end,
+                RangeEnd::Never => true,
+                RangeEnd::Before(end) => version < end,
+                RangeEnd::With(end) => version <= end,
             }
     }
 
@@ -87,8 +87,8 @@ impl Range {
         let mut merged: Vec<Range> = Vec::new();
         for range in ranges {
             let touched = merged.last_mut().filter(|last| match (&last.to, &range.from) {
-                (End::Never, _) | (_, None) => true,
-                (End::Before(end) | End::With(end), Some(from)) => from <= end,
+                (RangeEnd::Never, _) | (_, None) => true,
+                (RangeEnd::Before(end) | RangeEnd::With(end), Some(from)) => from <= end,
             });
             match touched {
                 Some(last) if last.to.place() < range.to.place() => last.to = range.to,
@@ -115,23 +115,23 @@ impl Range {
                 // Nothing is before the first version.
                 (_, Some(_)) if version.is_none() => {}
                 (Event::Fixed, Some(from)) => {
-                    ranges.extend(version.map(|to| Range { from, to: End::Before(to) }));
+                    ranges.extend(version.map(|to| Range { from, to: RangeEnd::Before(to) }));
                 }
                 (Event::LastAffected, Some(from)) => {
-                    ranges.extend(version.map(|to| Range { from, to: End::With(to) }));
+                    ranges.extend(version.map(|to| Range { from, to: RangeEnd::With(to) }));
                 }
             }
         }
-        ranges.extend(open.map(|from| Range { from, to: End::Never }));
+        ranges.extend(open.map(|from| Range { from, to: RangeEnd::Never }));
         if let Some(limit) = limit {
             for range in &mut ranges {
                 let is_within = match &range.to {
-                    End::Never => false,
-                    End::Before(end) => end <= limit,
-                    End::With(end) => end < limit,
+                    RangeEnd::Never => false,
+                    RangeEnd::Before(end) => end <= limit,
+                    RangeEnd::With(end) => end < limit,
                 };
                 if !is_within {
-                    range.to = End::Before(limit.clone());
+                    range.to = RangeEnd::Before(limit.clone());
                 }
             }
         }
@@ -165,8 +165,8 @@ impl Affected {
         let Versions { ranges, single, texts } = &self.versions;
         let bounds = ranges.iter().flat_map(|range| {
             let to = match &range.to {
-                End::Never => None,
-                End::Before(version) | End::With(version) => Some(version),
+                RangeEnd::Never => None,
+                RangeEnd::Before(version) | RangeEnd::With(version) => Some(version),
             };
             range.from.iter().chain(to)
         });
@@ -185,7 +185,7 @@ impl Affected {
     /// Whether every version is meant.
     pub(crate) fn is_whole(&self) -> bool {
         let first = self.versions.ranges.first();
-        first.is_some_and(|range| range.from.is_none() && range.to == End::Never)
+        first.is_some_and(|range| range.from.is_none() && range.to == RangeEnd::Never)
     }
 
     /// Whether the record says that this version is affected.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rawzip::ReaderAt;
 
-use super::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError, Taken};
+use super::{Advisories, AdvisoriesBuilder, Advisory, ECOSYSTEM, OsvError, RecordOutcome};
 use crate::archive::{ArchiveError, ArchiveLimits, SafeZip};
 
 /// Largest record, in bytes. While one is read, it takes some ten times as much.
@@ -96,12 +96,14 @@ impl<R: ReaderAt> Bundle<R> {
             }
             let outcome = match zip.read(member, "bytes in a record", RECORD_BYTES_MAX) {
                 Ok(json) => match builder.add(&json, place as u32) {
-                    Ok(Taken::Whole) => continue,
-                    Ok(Taken::Foreign) => {
+                    Ok(RecordOutcome::Whole) => continue,
+                    Ok(RecordOutcome::Foreign) => {
                         foreign += 1;
                         continue;
                     }
-                    Ok(Taken::InPart(error)) => format!("a part of it does not count: {error}"),
+                    Ok(RecordOutcome::InPart(error)) => {
+                        format!("a part of it does not count: {error}")
+                    }
                     Err(error @ OsvError::TooMany) => return Err(BundleError::TooMuch(error)),
                     Err(error) => error.to_string(),
                 },
@@ -110,7 +112,7 @@ impl<R: ReaderAt> Bundle<R> {
             };
             unreadable += 1;
             if named.len() < NAMED_MAX {
-                let name: String = member.name.chars().take(100).collect();
+                let name = record::excerpt(&member.name, 100);
                 named.push(format!("{name:?}: {outcome}"));
             }
         }

@@ -23,9 +23,9 @@ impl LiveAdvisories {
     pub(crate) fn about(
         self: &Arc<Self>,
         project: &ProjectName,
-    ) -> (Judged, Option<Arc<[Affected]>>) {
+    ) -> (AdvisoryStamp, Option<Arc<[Affected]>>) {
         // Taken first: if others are published meanwhile, the decision is out of date.
-        let judged = Judged::by(self);
+        let judged = AdvisoryStamp::by(self);
         let affected = self.current().and_then(|it| it.of_project(project.as_str()).cloned());
         (judged, affected)
     }
@@ -44,15 +44,15 @@ impl LiveAdvisories {
 
 /// The advisories that a decision was based on.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct AdvisoryStamp {
     live: Arc<LiveAdvisories>,
     generation: u64,
 }
 
-impl Judged {
+impl AdvisoryStamp {
     /// Something that is decided from now on by what `live` has.
-    pub fn by(live: &Arc<LiveAdvisories>) -> Judged {
-        Judged { live: live.clone(), generation: live.generation.load(Ordering::Acquire) }
+    pub fn by(live: &Arc<LiveAdvisories>) -> AdvisoryStamp {
+        AdvisoryStamp { live: live.clone(), generation: live.generation.load(Ordering::Acquire) }
     }
 
     /// Whether these advisories are still current.

@@ -103,9 +103,9 @@ fn withdrawn_records_and_other_ecosystems_affect_nothing() {
     let mut builder = AdvisoriesBuilder::default();
     let foreign = record("X-1", &json!([{"package": {"ecosystem": "npm", "name": "foo"}}, {}]));
     let mut add = |record: &Value, place| builder.add(record.to_string().as_bytes(), place);
-    assert_eq!(add(&foreign, 0), Ok(Taken::Foreign));
+    assert_eq!(add(&foreign, 0), Ok(RecordOutcome::Foreign));
     for (place, record) in [&old, &withdrawn, &new, &record("GHSA-1", &whole)].iter().enumerate() {
-        assert_eq!(add(record, place as u32), Ok(Taken::Whole));
+        assert_eq!(add(record, place as u32), Ok(RecordOutcome::Whole));
     }
     let advisories = builder.finish();
     assert_eq!((advisories.len(), advisories.malware(), advisories.vulnerabilities()), (3, 1, 1));
@@ -142,7 +142,7 @@ fn what_is_no_record_is_refused_with_the_reason() {
         let ranges = json!([{"type": "ECOSYSTEM", "events": [event]}]);
         with("affected", json!([{"package": package("foo"), "ranges": ranges}]))
     };
-    assert_eq!(events(json!({"introduced": "1"})), Ok(Taken::Whole));
+    assert_eq!(events(json!({"introduced": "1"})), Ok(RecordOutcome::Whole));
     assert!(events(json!({"introduced": "one"})).is_err_and(|text| text.contains("`one`")));
     assert!(events(json!({"fixed": "9".repeat(300)})).is_err());
     assert!(with("affected", json!([{"package": package("f\u{f6}")}])).is_err());
@@ -156,7 +156,7 @@ fn a_part_that_cannot_be_read_is_left_out_alone() {
     let check = |affected: Value, problem: &str, versions: [(&str, bool); 2]| {
         let mut builder = AdvisoriesBuilder::default();
         let taken = builder.add(record("MAL-1", &affected).to_string().as_bytes(), 0);
-        let Ok(Taken::InPart(error)) = &taken else { panic!("{taken:?}: {affected}") };
+        let Ok(RecordOutcome::InPart(error)) = &taken else { panic!("{taken:?}: {affected}") };
         assert!(error.to_string().contains(problem), "{error}");
         let advisories = builder.finish();
         for (version, expected) in versions {
@@ -240,11 +240,11 @@ fn many_ranges_are_merged() {
 fn what_was_judged_by_earlier_advisories_is_out_of_date() {
     let live = Arc::new(LiveAdvisories::default());
     assert!(live.current().is_none());
-    let before = Judged::by(&live);
+    let before = AdvisoryStamp::by(&live);
     assert!(before.is_current());
     live.publish(Arc::default());
     assert!(!before.is_current() && live.current().is_some());
-    assert!(Judged::by(&live).is_current());
+    assert!(AdvisoryStamp::by(&live).is_current());
 }
 
 /// The algorithm as the schema writes it.

@@ -201,5 +201,5 @@ fn bound(text: &str) -> Result<Pep440, OsvError> {
 }
 
 fn bad(member: &'static str, value: &str, expected: &'static str) -> OsvError {
-    OsvError::Value { member, value: value.chars().take(100).collect(), expected }
+    OsvError::Value { member, value: record::excerpt(value, 100).into(), expected }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::snapshot::tests::{Happening, PROJECTS, STAGES, happen, happenings};
+use crate::snapshot::tests::{PROJECTS, STAGES, WorldChange, happen, happenings};
 use crate::testing::{World, now, principal};
 
 fn pages() -> Pages {
@@ -153,8 +153,8 @@ fn shown(snapshot: &Snapshot, request: PageRequest<'_>) -> Option<Bytes> {
 }
 
 /// The stages that a change touches, and which project in them; `None` means everything.
-fn touched(happening: &Happening) -> (Vec<usize>, Option<&'static str>) {
-    use Happening::*;
+fn touched(happening: &WorldChange) -> (Vec<usize>, Option<&'static str>) {
+    use WorldChange::*;
     let project = |file: &usize| crate::snapshot::tests::FILES[*file].split('-').next();
     match happening {
         Create(at) | Bases(at, _) | DeleteStage(at) | Title(at, _) => (vec![*at], None),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use account::{Identity, Limits, Means, Portion, Principal, Scopes, User};
+use account::{AuthMethod, Identity, Limits, Portion, Principal, Scopes, User};
 use serde_json::json;
 
 use crate::ResolutionOrder;
@@ -14,7 +14,7 @@ fn alice(indexes: &[&str], projects: &[&str]) -> Principal {
     let projects = projects.iter().map(|project| (*project).to_owned()).collect();
     Principal::User(Identity {
         user: Arc::new(User::new(user_name("alice"), now())),
-        means: Means::Token("0123456789ab".parse().expect("an id")),
+        means: AuthMethod::Token("0123456789ab".parse().expect("an id")),
         scopes: Scopes::ALL,
         limits: Limits::new(indexes, projects, Default::default()).map(Arc::new),
     })

@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::{Candidate, Excepted, Measure, OnProject, Refused, Uploaded, Warned};
-use crate::osv::Judged;
+use super::{
+    Candidate, FileRefusal, FileWarning, GrantedException, Measure, ProjectPolicy, UploadTime,
+};
+use crate::osv::AdvisoryStamp;
 use crate::upstream::UpstreamFile;
 use crate::{FileRole, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageName};
 
@@ -14,9 +16,9 @@ pub struct Judge<'stages> {
     now: Timestamp,
     /// The stage that was asked; its policy counts for all files.
     asked: &'stages StageName,
-    policies: Vec<(&'stages StageName, OnProject<'stages>)>,
+    policies: Vec<(&'stages StageName, ProjectPolicy<'stages>)>,
     /// The records that it decides by, if a policy asks them.
-    judged: Option<Judged>,
+    judged: Option<AdvisoryStamp>,
 }
 
 impl<'stages> Judge<'stages> {
@@ -70,51 +72,51 @@ impl<'stages> Judge<'stages> {
     fn counting<'judge>(
         &'judge self,
         holder: &'judge StageName,
-    ) -> impl Iterator<Item = &'judge (&'stages StageName, OnProject<'stages>)> {
+    ) -> impl Iterator<Item = &'judge (&'stages StageName, ProjectPolicy<'stages>)> {
         self.policies.iter().filter(move |(stage, _)| *stage == self.asked || *stage == holder)
     }
 
     /// Why a file that `holder` has is refused; `None` if it is given out.
-    pub fn refusal(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Refused> {
+    pub fn refusal(&self, holder: &StageName, file: &Candidate<'_>) -> Option<FileRefusal> {
         let refusals = self.counting(holder).filter_map(|(stage, policy)| {
             let (rule, reason, until) = policy.refusal(file, self.now)?;
-            Some(Refused { stage: (*stage).clone(), rule, reason, until })
+            Some(FileRefusal { stage: (*stage).clone(), rule, reason, until })
         });
-        refusals.reduce(Refused::or_stricter)
+        refusals.reduce(FileRefusal::or_stricter)
     }
 
     /// Why a file that `holder` has is given out although a rule refuses it; `None` if none does, or it is refused.
-    pub fn exception(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Excepted> {
+    pub fn exception(&self, holder: &StageName, file: &Candidate<'_>) -> Option<GrantedException> {
         if self.refusal(holder, file).is_some() {
             return None;
         }
         self.counting(holder).find_map(|(stage, policy)| {
             let exception = policy.exception(file)?.to_string();
             let (rule, ..) = policy.refusal_by_rule(file, self.now)?;
-            Some(Excepted { stage: (*stage).clone(), rule, exception })
+            Some(GrantedException { stage: (*stage).clone(), rule, exception })
         })
     }
 
     /// Why a file that `holder` has is given out with a warning; `None` if no rule warns of it, or an exception applies.
-    pub fn warning(&self, holder: &StageName, file: &Candidate<'_>) -> Option<Warned> {
+    pub fn warning(&self, holder: &StageName, file: &Candidate<'_>) -> Option<FileWarning> {
         self.counting(holder).find_map(|(stage, policy)| {
             if policy.exception(file).is_some() {
                 return None;
             }
             let (rule, reason) = policy.advised.as_ref()?.found(file, Measure::Warn)?;
-            Some(Warned { stage: (*stage).clone(), rule, reason })
+            Some(FileWarning { stage: (*stage).clone(), rule, reason })
         })
     }
 
     /// Whether there may be warnings or exceptions.
     pub fn may_note(&self) -> bool {
         let has_notes =
-            |policy: &OnProject<'_>| policy.advised.is_some() || !policy.exceptions.is_empty();
+            |policy: &ProjectPolicy<'_>| policy.advised.is_some() || !policy.exceptions.is_empty();
         self.policies.iter().any(|(_, policy)| has_notes(policy))
     }
 
     /// The records that it decides by; `None` if it does not ask them. Later records may change its decisions.
-    pub(crate) fn judged(&self) -> Option<&Judged> {
+    pub(crate) fn judged(&self) -> Option<&AdvisoryStamp> {
         self.judged.as_ref()
     }
 
@@ -125,7 +127,7 @@ impl<'stages> Judge<'stages> {
     }
 
     /// Why a release file of a stage is refused; other files never are.
-    pub fn refusal_of_own(&self, holder: &StageName, file: &ReleaseFile) -> Option<Refused> {
+    pub fn refusal_of_own(&self, holder: &StageName, file: &ReleaseFile) -> Option<FileRefusal> {
         if file.role() != FileRole::Release {
             return None;
         }
@@ -133,7 +135,11 @@ impl<'stages> Judge<'stages> {
     }
 
     /// Why a file of an upstream is refused.
-    pub fn refusal_of_upstream(&self, mirror: &StageName, file: &UpstreamFile) -> Option<Refused> {
+    pub fn refusal_of_upstream(
+        &self,
+        mirror: &StageName,
+        file: &UpstreamFile,
+    ) -> Option<FileRefusal> {
         self.refusal(mirror, &self.upstreams(file))
     }
 
@@ -143,7 +149,7 @@ impl<'stages> Judge<'stages> {
             project: self.project,
             filename: file.filename(),
             version: Some(file.version()),
-            uploaded: Uploaded::At(file.uploaded_at()),
+            uploaded: UploadTime::At(file.uploaded_at()),
             first_seen: None,
         }
     }
@@ -154,7 +160,7 @@ impl<'stages> Judge<'stages> {
             project: self.project,
             filename: &file.filename,
             version: None,
-            uploaded: file.upload_time.as_deref().map_or(Uploaded::Unknown, Uploaded::Written),
+            uploaded: file.upload_time.as_deref().map_or(UploadTime::Unknown, UploadTime::Written),
             first_seen: file.first_seen,
         }
     }
@@ -176,9 +182,9 @@ impl<'stages> Judge<'stages> {
 /// Why a file of a stage is refused by the status of its project, or by a policy; test results go with their file.
 pub(crate) fn refusal_in_json(
     judge: Option<&Judge<'_>>,
-    part: &crate::inherit::Part<'_>,
+    part: &crate::inherit::ProjectPart<'_>,
     file: &ReleaseFile,
-) -> Option<Refused> {
+) -> Option<FileRefusal> {
     let stage = part.stage.name();
     let file = match file.for_file() {
         Some(tested) => part.project.file(tested)?,
@@ -188,7 +194,7 @@ pub(crate) fn refusal_in_json(
         return None;
     }
     match part.project.is_quarantined() {
-        true => Some(Refused::by_status(stage, part.project)),
+        true => Some(FileRefusal::by_status(stage, part.project)),
         false => judge?.refusal_of_own(stage, file),
     }
 }

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use pep440_rs::VersionSpecifiers;
+use record::excerpt;
 use url::Url;
 
 use super::Candidate;
@@ -45,11 +46,11 @@ pub struct NamePattern {
 
 /// The files that a rule means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule(Meant);
+pub struct Rule(RuleTarget);
 
 /// The projects that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Named<'rule> {
+pub(super) enum RuleSubject<'rule> {
     /// The one with this name.
     Project(&'rule str),
     /// Projects whose names begin so.
@@ -59,7 +60,7 @@ pub(super) enum Named<'rule> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Meant {
+enum RuleTarget {
     /// The file with this name.
     File(Box<str>),
     Files {
@@ -152,7 +153,7 @@ impl FromStr for NamePattern {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<NamePattern, RuleError> {
-        let shown = || text.chars().take(200).collect::<String>();
+        let shown = || excerpt(text, 200);
         if let Some(start) = text.strip_suffix('*') {
             let is_start =
                 |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
@@ -178,30 +179,30 @@ impl Rule {
     pub(super) fn may_match(&self, project: &ProjectName) -> bool {
         match &self.0 {
             // A file's name begins with its project's.
-            Meant::File(filename) => normalized(filename).starts_with(project.as_str()),
-            Meant::Files { name, .. } => name.matches(project),
+            RuleTarget::File(filename) => normalized(filename).starts_with(project.as_str()),
+            RuleTarget::Files { name, .. } => name.matches(project),
         }
     }
 
     /// The projects that it is about.
-    pub(super) fn named(&self) -> Named<'_> {
+    pub(super) fn named(&self) -> RuleSubject<'_> {
         match &self.0 {
-            Meant::File(filename) => Named::File(normalized(filename)),
-            Meant::Files { name, .. } if name.is_prefix => Named::Start(&name.start),
-            Meant::Files { name, .. } => Named::Project(&name.start),
+            RuleTarget::File(filename) => RuleSubject::File(normalized(filename)),
+            RuleTarget::Files { name, .. } if name.is_prefix => RuleSubject::Start(&name.start),
+            RuleTarget::Files { name, .. } => RuleSubject::Project(&name.start),
         }
     }
 
     /// Whether it means all files of a project.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.0, Meant::Files { versions: None, kind: None, .. })
+        matches!(self.0, RuleTarget::Files { versions: None, kind: None, .. })
     }
 
     /// Whether it means this file. `unknown` is the answer for a version that cannot be compared.
     pub(super) fn matches(&self, file: &Candidate<'_>, unknown: bool) -> bool {
         match &self.0 {
-            Meant::File(filename) => **filename == *file.filename,
-            Meant::Files { name, versions, kind } => {
+            RuleTarget::File(filename) => **filename == *file.filename,
+            RuleTarget::Files { name, versions, kind } => {
                 name.matches(file.project)
                     && kind.is_none_or(|kind| kind == Kind::of(file.kind()))
                     && versions.as_ref().is_none_or(|versions| {
@@ -219,7 +220,7 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
         let text = text.trim();
-        let shown = || text.chars().take(200).collect::<String>();
+        let shown = || excerpt(text, 200);
         if text.len() > RULE_BYTES_MAX {
             let text =
                 format!("`{}…` is too long: at most {RULE_BYTES_MAX} bytes were expected", shown());
@@ -230,7 +231,7 @@ impl FromStr for Rule {
             && let Ok(filename) = Filename::parse(text)
             && is_file(&filename)
         {
-            return Ok(Rule(Meant::File(text.into())));
+            return Ok(Rule(RuleTarget::File(text.into())));
         }
         let (rest, kind) = match text.rsplit_once('@') {
             Some((rest, wanted)) => {
@@ -256,15 +257,15 @@ impl FromStr for Rule {
                 ))
             })?),
         };
-        Ok(Rule(Meant::Files { name, versions, kind }))
+        Ok(Rule(RuleTarget::Files { name, versions, kind }))
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Meant::File(filename) => formatter.write_str(filename),
-            Meant::Files { name, versions, kind } => {
+            RuleTarget::File(filename) => formatter.write_str(filename),
+            RuleTarget::Files { name, versions, kind } => {
                 write!(formatter, "{name}")?;
                 for (position, versions) in versions.iter().flat_map(|it| it.iter()).enumerate() {
                     let comma = if position == 0 { "" } else { "," };
@@ -296,7 +297,7 @@ fn checked_reason<'text>(rule: &str, reason: &'text str) -> Result<&'text str, R
     if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
         let text = format!(
             "the reason for `{}` was expected to be one line of at most {REASON_BYTES_MAX} bytes",
-            rule.chars().take(200).collect::<String>()
+            excerpt(rule, 200)
         );
         return Err(RuleError(text));
     }
@@ -323,7 +324,7 @@ impl FromStr for Pin {
         let base = base.trim().parse().map_err(|_| {
             RuleError(format!(
                 "`{}` pins no project to a base: `NAME=user/index` or `PREFIX*=user/index` was expected",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             ))
         })?;
         Ok(Pin { projects: projects.trim().parse()?, base })
@@ -345,7 +346,7 @@ impl FromStr for ProjectPlace {
             RuleError(format!(
                 "`{}` names no place of a project: `NAME=URL` was expected, with the http or https URL of the project's page, \
                  of at most {PLACE_BYTES_MAX} bytes",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             ))
         };
         let (project, url) = text.split_once('=').ok_or_else(refused)?;
@@ -381,7 +382,7 @@ impl FromStr for Exception {
         let Some(end) = end.filter(|_| !rest.is_empty()) else {
             return Err(RuleError(format!(
                 "`{}` is no exception: `RULE until DAY REASON` was expected, as `foo==1.2 until 2026-01-31 approved by alice`",
-                text.chars().take(200).collect::<String>()
+                excerpt(text, 200)
             )));
         };
         let reason = checked_reason(rule, rest)?;

@@ -7,13 +7,13 @@ use account::Principal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::advised::tests::{publish, world};
+use super::project_advisories::tests::{publish, world};
 use super::*;
 use crate::devpi::{self, MetadataBytes, View};
 use crate::testing::{World, now, project_name, stage_name, time};
 use crate::upstream::UpstreamNames;
 use crate::{
-    Decision, Links, PageBudget, PageForm, PageRequest, Pages, ProjectStatus, Rendered,
+    Decision, Links, PageBudget, PageForm, PageRequest, Pages, ProjectStatus, RenderedPage,
     ResolutionOrder, StageConfig, StatusMarker, change,
 };
 
@@ -33,8 +33,8 @@ fn check(settings: Value, filename: &str, uploaded: &str, expected: &str) {
         filename,
         version: None,
         uploaded: match uploaded {
-            "" => Uploaded::Unknown,
-            text => Uploaded::Written(text),
+            "" => UploadTime::Unknown,
+            text => UploadTime::Written(text),
         },
         first_seen: None,
     };
@@ -391,7 +391,7 @@ fn an_index_keeps_to_the_pins_of_its_base() {
 }
 
 /// The page of a project, or the list of all for an empty name.
-fn page(world: &World, stage: &str, project: &str, form: PageForm, at: Timestamp) -> Rendered {
+fn page(world: &World, stage: &str, project: &str, form: PageForm, at: Timestamp) -> RenderedPage {
     let links = Links::Depth(if project.is_empty() { 3 } else { 4 });
     crate::render(&world.snapshot, stage, project, form, links, at).expect("a page")
 }

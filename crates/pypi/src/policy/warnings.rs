@@ -1,6 +1,6 @@
 //! [`Warnings`]: the files that a page shows although a policy warns of them, in words.
 
-use super::Warned;
+use super::FileWarning;
 use crate::StageName;
 
 /// Groups with different reasons: each file of a project may have other vulnerabilities.
@@ -27,8 +27,8 @@ struct Group {
 
 impl Warnings {
     /// Adds a file that is given out with a warning.
-    pub fn add(&mut self, filename: &str, warned: Warned) {
-        let Warned { stage, reason, .. } = warned;
+    pub fn add(&mut self, filename: &str, warned: FileWarning) {
+        let FileWarning { stage, reason, .. } = warned;
         let is_full = self.groups.len() >= GROUPS_MAX;
         match self.groups.iter_mut().find(|it| it.stage == stage && it.reason == reason) {
             Some(group) => group.files += 1,
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn files_with_one_warning_are_one_sentence_and_sentences_are_bounded() {
-        let warned = |reason: &str| Warned {
+        let warned = |reason: &str| FileWarning {
             stage: stage_name("alice/dev"),
             rule: RuleName::Vulnerabilities,
             reason: reason.to_owned(),

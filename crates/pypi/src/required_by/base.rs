@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use imbl::OrdSet;
 
-use super::recent::Recent;
+use super::recent_requirers::RecentRequirers;
 use crate::{ProjectName, StageName};
 
 /// A position among the places.
@@ -93,7 +93,7 @@ fn number(size: usize) -> u32 {
 impl Base {
     /// This base without the `replaced` places, and with the entries of `recent`. Only `recent` is sorted; besides the result,
     /// this takes eight bytes for each place, and 24 for each pair in `recent`.
-    pub(super) fn merged(&self, replaced: &OrdSet<Place>, recent: &Recent) -> Base {
+    pub(super) fn merged(&self, replaced: &OrdSet<Place>, recent: &RecentRequirers) -> Base {
         let mut added: Vec<_> = recent.all().collect();
         added.sort_unstable_by_key(|(stage, project, _)| (*stage, *project));
         let mut builder = Builder {

@@ -11,17 +11,17 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::one_project::{FromUpstream, connected};
+use super::one_project::{UpstreamProject, connected};
 use super::{
-    API_VERSION, Links, PageForm, Rendered, encoded, human_lead, list_head, push_escaped,
+    API_VERSION, Links, PageForm, RenderedPage, encoded, human_lead, list_head, push_escaped,
     push_hidden, push_hidden_projects, push_json, push_json_head, push_meta, push_meta_locations,
     push_project_link, push_status, push_time, to_projects,
 };
 use crate::inherit::{FileView, ProjectView, ResolutionOrder};
-use crate::policy::{Hidden, Judge, NameRules, Refused, VisibleProjects, Warnings};
+use crate::policy::{FileRefusal, HiddenFiles, Judge, NameRules, VisibleProjects, Warnings};
 use crate::upstream::{CoreMetadata, Locations, UpstreamFile, UpstreamNames};
 use crate::version::ReleaseKey;
-use crate::{Filename, Part, ProjectName, ReleaseFile, StageName, StatusMarker, Version};
+use crate::{Filename, ProjectName, ProjectPart, ReleaseFile, StageName, StatusMarker, Version};
 
 /// The parts of a merged page.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub struct MergedPage<'page> {
     /// The stages' own part of the project.
     pub own: Option<&'page ProjectView<'page>>,
     /// The pages of the mirrors' upstreams, nearest first.
-    pub upstream: &'page [FromUpstream<'page>],
+    pub upstream: &'page [UpstreamProject<'page>],
     /// Mirrors that are not asked.
     pub blocked: &'page [&'page StageName],
     /// Mirrors whose upstreams have a different project with this name.
@@ -54,13 +54,13 @@ impl MergedPage<'_> {
 }
 
 /// The visible files of a page, and what a policy hides.
-struct Shown<'page> {
-    files: Vec<Visible<'page>>,
+struct VisibleFiles<'page> {
+    files: Vec<VisibleFile<'page>>,
     /// How own files are linked, by [`FileView::part_index`].
     parts: Vec<OwnPrefix>,
     /// Of each upstream.
-    mirrors: Vec<Linked<'page>>,
-    hidden: Hidden,
+    mirrors: Vec<MirrorLinks<'page>>,
+    hidden: HiddenFiles,
     /// The versions of hidden files of upstreams.
     hidden_versions: Vec<Version>,
     /// Files that policies warn of, on pages for people.
@@ -68,7 +68,7 @@ struct Shown<'page> {
 }
 
 /// A file that is shown. What is shown of it is made when it is written: there may be tens of thousands of them.
-enum Visible<'page> {
+enum VisibleFile<'page> {
     Own(FileView<'page>),
     /// The upstream's place among [`MergedPage::upstream`], and its file.
     Upstream(usize, &'page UpstreamFile),
@@ -81,7 +81,7 @@ struct OwnPrefix {
 }
 
 /// How an upstream's files are linked.
-struct Linked<'page> {
+struct MirrorLinks<'page> {
     stage: &'page StageName,
     /// The beginning of their links.
     prefix: String,
@@ -90,7 +90,7 @@ struct Linked<'page> {
 }
 
 /// When a file was uploaded.
-enum Time<'page> {
+enum FileTime<'page> {
     /// In the words of upstream.
     Said(&'page str),
     /// Microseconds since 1970.
@@ -105,7 +105,7 @@ struct Link<'page> {
     hashes: Vec<(&'page str, Cow<'page, str>)>,
     requires_python: Option<&'page str>,
     size_bytes: Option<u64>,
-    upload_time: Option<Time<'page>>,
+    upload_time: Option<FileTime<'page>>,
     /// Whether that is when it was first seen here.
     is_first_seen: bool,
     yanked: Option<&'page str>,
@@ -115,7 +115,7 @@ struct Link<'page> {
 }
 
 /// The page of a project that mirrors may have, too.
-pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) -> Rendered {
+pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) -> RenderedPage {
     let mut shown = shown(merged, form, links);
     let text = match form {
         PageForm::Json => json(merged, &shown),
@@ -124,7 +124,7 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             let stage = merged.order.stages()[0].name();
             let prefix = links.to_stage(stage, stage);
             let project = merged.project.as_str();
-            let Shown { hidden, warnings, .. } = &shown;
+            let VisibleFiles { hidden, warnings, .. } = &shown;
             let (order, blocked) = (merged.order, merged.blocked);
             let mut lead = human_lead(order, blocked, hidden, warnings, &prefix, project);
             for mirror in merged.apart {
@@ -150,8 +150,8 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             html(merged, &shown, &lead)
         }
     };
-    let rendered = Rendered::of(form, text, &shown.hidden).until(merged.judge);
-    Rendered { last_serial: merged.last_serial(), ..rendered }
+    let rendered = RenderedPage::of(form, text, &shown.hidden).until(merged.judge);
+    RenderedPage { last_serial: merged.last_serial(), ..rendered }
 }
 
 const QUARANTINED: &str = StatusMarker::Quarantined.as_str();
@@ -171,13 +171,18 @@ fn is_comparable(version: &str) -> bool {
     Version::parse(version).is_ok_and(|version| !version.is_legacy())
 }
 
-fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) -> Shown<'page> {
+fn shown<'page>(
+    merged: &MergedPage<'page>,
+    form: PageForm,
+    links: Links<'_>,
+) -> VisibleFiles<'page> {
     let stage = merged.order.stages()[0].name();
     let judge = merged.judge;
     let warner = judge.filter(|judge| form == PageForm::Human && judge.may_note());
     let mut warnings = Warnings::default();
-    let (mut files, mut hidden, mut hidden_versions) = (Vec::new(), Hidden::default(), Vec::new());
-    let mut is_hidden = |refused: Option<Refused>| {
+    let (mut files, mut hidden, mut hidden_versions) =
+        (Vec::new(), HiddenFiles::default(), Vec::new());
+    let mut is_hidden = |refused: Option<FileRefusal>| {
         refused.iter().for_each(|refused| hidden.add(refused));
         refused.is_some()
     };
@@ -196,9 +201,9 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
             if let Some(warned) = warner.and_then(|it| it.warning(from, &it.own(file))) {
                 warnings.add(file.filename(), warned);
             }
-            files.push(Visible::Own(view));
+            files.push(VisibleFile::Own(view));
         }
-        let prefix = |part: &Part<'_>, links: Links<'_>| {
+        let prefix = |part: &ProjectPart<'_>, links: Links<'_>| {
             links.to_stage(linked(part.stage.name(), stage, judge), stage)
         };
         parts.extend(own.parts().iter().map(|part| OwnPrefix {
@@ -207,10 +212,10 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
         }));
     }
     let mut mirrors = Vec::new();
-    for (at, FromUpstream { mirror, page }) in merged.upstream.iter().enumerate() {
+    for (at, UpstreamProject { mirror, page }) in merged.upstream.iter().enumerate() {
         let is_quarantined =
             page.status.as_ref().is_some_and(|(it, _)| *it == StatusMarker::Quarantined);
-        mirrors.push(Linked {
+        mirrors.push(MirrorLinks {
             stage: mirror.name(),
             prefix: links.to_stage(linked(mirror.name(), stage, judge), stage),
             is_version_named: page.versions.iter().any(|named| is_comparable(named)),
@@ -225,19 +230,19 @@ fn shown<'page>(merged: &MergedPage<'page>, form: PageForm, links: Links<'_>) ->
             }
             let warned = warner.and_then(|it| it.warning(mirror.name(), &it.upstreams(file)));
             warned.into_iter().for_each(|it| warnings.add(&file.filename, it));
-            files.push(Visible::Upstream(at, file));
+            files.push(VisibleFile::Upstream(at, file));
         }
     }
-    Shown { files, parts, mirrors, hidden, hidden_versions, warnings }
+    VisibleFiles { files, parts, mirrors, hidden, hidden_versions, warnings }
 }
 
-impl<'page> Shown<'page> {
+impl<'page> VisibleFiles<'page> {
     /// Calls `take` with each file, and its place.
     fn each(&self, mut take: impl FnMut(usize, &Link<'page>)) {
         for (at, file) in self.files.iter().enumerate() {
             match file {
-                Visible::Own(view) => take(at, &self.parts[view.part_index].link(view)),
-                Visible::Upstream(of, file) => take(at, &self.mirrors[*of].link(file)),
+                VisibleFile::Own(view) => take(at, &self.parts[view.part_index].link(view)),
+                VisibleFile::Upstream(of, file) => take(at, &self.mirrors[*of].link(file)),
             }
         }
     }
@@ -247,8 +252,8 @@ impl<'page> Shown<'page> {
         let mut own = HashSet::new();
         self.files.iter().filter_map(move |file| match file {
             // Most versions have several files.
-            Visible::Own(view) if !own.insert(view.file.version()) => None,
-            Visible::Upstream(of, _) if self.mirrors[*of].is_version_named => None,
+            VisibleFile::Own(view) if !own.insert(view.file.version()) => None,
+            VisibleFile::Upstream(of, _) if self.mirrors[*of].is_version_named => None,
             file => file.version(project),
         })
     }
@@ -256,33 +261,35 @@ impl<'page> Shown<'page> {
     /// About how long the files are on a page, and seldom less.
     fn text_bytes(&self) -> usize {
         let bytes = self.files.iter().map(|file| match file {
-            Visible::Own(_) => 600,
-            Visible::Upstream(_, file) => file.shown_bytes() + 300,
+            VisibleFile::Own(_) => 600,
+            VisibleFile::Upstream(_, file) => file.shown_bytes() + 300,
         });
         bytes.sum()
     }
 }
 
-impl<'page> Visible<'page> {
+impl<'page> VisibleFile<'page> {
     fn filename(&self) -> &'page str {
         match self {
-            Visible::Own(view) => view.file.filename(),
-            Visible::Upstream(_, file) => &file.filename,
+            VisibleFile::Own(view) => view.file.filename(),
+            VisibleFile::Upstream(_, file) => &file.filename,
         }
     }
 
     fn version(&self, project: &ProjectName) -> Option<Version> {
         match self {
-            Visible::Own(view) => Version::parse(view.file.version()).ok(),
-            Visible::Upstream(_, file) => version_of(&file.filename, project),
+            VisibleFile::Own(view) => Version::parse(view.file.version()).ok(),
+            VisibleFile::Upstream(_, file) => version_of(&file.filename, project),
         }
     }
 
     /// Whether its time is when it was first seen here.
     fn is_first_seen(&self) -> bool {
         match self {
-            Visible::Own(_) => false,
-            Visible::Upstream(_, file) => file.upload_time.is_none() && file.first_seen.is_some(),
+            VisibleFile::Own(_) => false,
+            VisibleFile::Upstream(_, file) => {
+                file.upload_time.is_none() && file.first_seen.is_some()
+            }
         }
     }
 }
@@ -306,7 +313,7 @@ impl OwnPrefix {
             hashes: vec![("sha256", file.digest().to_string().into())],
             requires_python: file.requires_python(),
             size_bytes: Some(file.size_bytes()),
-            upload_time: Some(Time::At(file.uploaded_at_microseconds())),
+            upload_time: Some(FileTime::At(file.uploaded_at_microseconds())),
             is_first_seen: false,
             yanked: view.part.project.yanked(file),
             core_metadata: file.core_metadata().map(|it| Some(it.to_string().into())),
@@ -315,12 +322,12 @@ impl OwnPrefix {
     }
 }
 
-impl<'page> Linked<'page> {
+impl<'page> MirrorLinks<'page> {
     fn link(&self, file: &'page UpstreamFile) -> Link<'page> {
-        let said = file.upload_time.as_deref().map(Time::Said);
+        let said = file.upload_time.as_deref().map(FileTime::Said);
         let seen = file.first_seen.filter(|_| said.is_none());
         let is_first_seen = seen.is_some();
-        let seen = seen.map(|seen| Time::At(seen.as_microsecond()));
+        let seen = seen.map(|seen| FileTime::At(seen.as_microsecond()));
         Link {
             stage: self.stage,
             href: format!("{}{}", self.prefix, file.link()),
@@ -371,7 +378,7 @@ fn locations(merged: &MergedPage<'_>) -> Locations {
     locations
 }
 
-fn html(merged: &MergedPage<'_>, shown: &Shown<'_>, lead: &str) -> String {
+fn html(merged: &MergedPage<'_>, shown: &VisibleFiles<'_>, lead: &str) -> String {
     let stage = merged.order.stages()[0].name();
     let mut page = String::with_capacity(1_024 + lead.len() + shown.text_bytes());
     page.push_str("<!DOCTYPE html><html lang=\"en\"><head>");
@@ -438,7 +445,7 @@ fn push_attribute(page: &mut String, name: &str, value: Option<&str>) {
 
 /// The versions that have hidden files and no visible ones, in the form of [`Version::release_key`].
 fn hidden_versions<'page>(
-    shown: &'page Shown<'_>,
+    shown: &'page VisibleFiles<'_>,
     project: &ProjectName,
 ) -> BTreeSet<ReleaseKey<'page>> {
     let mut hidden: BTreeSet<_> = shown.hidden_versions.iter().map(Version::release_key).collect();
@@ -452,7 +459,7 @@ fn hidden_versions<'page>(
 }
 
 /// The versions of a page, in their order.
-fn versions(merged: &MergedPage<'_>, shown: &Shown<'_>) -> Vec<Version> {
+fn versions(merged: &MergedPage<'_>, shown: &VisibleFiles<'_>) -> Vec<Version> {
     let of_files = shown.unnamed_versions(merged.project).map(|version| (version, false));
     let named = merged.upstream.iter().flat_map(|part| &part.page.versions);
     let named = named.filter_map(|version| Some((Version::parse(version).ok()?, true)));
@@ -471,7 +478,7 @@ fn versions(merged: &MergedPage<'_>, shown: &Shown<'_>) -> Vec<Version> {
     versions.into_iter().map(|(version, _)| version).collect()
 }
 
-fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
+fn json(merged: &MergedPage<'_>, shown: &VisibleFiles<'_>) -> String {
     let versions = versions(merged, shown);
     let bytes = versions.iter().map(|version| version.as_str().len() + 16).sum::<usize>();
     let mut page = String::with_capacity(4_096 + bytes + shown.text_bytes());
@@ -503,12 +510,12 @@ fn json(merged: &MergedPage<'_>, shown: &Shown<'_>) -> String {
             _ = write!(page, ",\"size\":{size_bytes}");
         }
         match file.upload_time {
-            Some(Time::At(microseconds)) => {
+            Some(FileTime::At(microseconds)) => {
                 page.push_str(",\"upload-time\":\"");
                 push_time(&mut page, microseconds);
                 page.push('"');
             }
-            Some(Time::Said(time)) => push_member(&mut page, "upload-time", Some(time)),
+            Some(FileTime::Said(time)) => push_member(&mut page, "upload-time", Some(time)),
             None => {}
         }
         if file.is_first_seen {
@@ -550,7 +557,7 @@ pub fn merged_list(
     form: PageForm,
     links: Links<'_>,
     now: Timestamp,
-) -> Rendered {
+) -> RenderedPage {
     let stage = order.stages()[0].name();
     let prefix = to_projects(links, stage);
     let listed = VisibleProjects::of(order, now);
@@ -600,7 +607,7 @@ pub fn merged_list(
         page.push_str("</body></html>\n");
         page
     };
-    Rendered::of_list(form, text, &listed)
+    RenderedPage::of_list(form, text, &listed)
 }
 
 #[cfg(test)]

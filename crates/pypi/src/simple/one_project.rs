@@ -17,7 +17,7 @@ use crate::{ProjectName, Stage, StageName};
 
 /// The part of a project that comes from a mirror's upstream.
 #[derive(Clone, Copy, Debug)]
-pub struct FromUpstream<'page> {
+pub struct UpstreamProject<'page> {
     /// The mirror.
     pub mirror: &'page Arc<Stage>,
     /// The upstream's page.
@@ -30,8 +30,8 @@ pub struct FromUpstream<'page> {
 pub fn of_one_project<'page>(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
-    upstream: Vec<FromUpstream<'page>>,
-) -> (Vec<FromUpstream<'page>>, Vec<&'page StageName>) {
+    upstream: Vec<UpstreamProject<'page>>,
+) -> (Vec<UpstreamProject<'page>>, Vec<&'page StageName>) {
     if upstream.len() < 2 || order.mirrors_of(project.as_str()).are_one {
         return (upstream, Vec::new());
     }
@@ -52,7 +52,7 @@ pub fn of_one_project<'page>(
 
 /// Whether an upstream without a list of projects sent a page without any sign of the project: no file, no version, no status,
 /// no other place. It counts as a 404.
-fn says_nothing(part: &FromUpstream<'_>) -> bool {
+fn says_nothing(part: &UpstreamProject<'_>) -> bool {
     let UpstreamPage { status, locations, last_serial: _, versions, files } = part.page;
     let has_no_list = part.mirror.config().mirror().and_then(|it| it.mirror_no_project_list);
     has_no_list.unwrap_or_default()
@@ -63,7 +63,7 @@ fn says_nothing(part: &FromUpstream<'_>) -> bool {
 }
 
 /// Which of the pages are about the nearest one's project; the nearest itself is.
-pub(super) fn connected(project: &ProjectName, upstream: &[FromUpstream<'_>]) -> Vec<bool> {
+pub(super) fn connected(project: &ProjectName, upstream: &[UpstreamProject<'_>]) -> Vec<bool> {
     let mut found: Vec<MirroredProject<'_>> =
         upstream.iter().map(|part| MirroredProject::of(part, project)).collect();
     if let Some(nearest) = found.first_mut() {
@@ -94,7 +94,7 @@ struct MirroredProject<'page> {
 }
 
 impl<'page> MirroredProject<'page> {
-    fn of(part: &FromUpstream<'page>, project: &ProjectName) -> MirroredProject<'page> {
+    fn of(part: &UpstreamProject<'page>, project: &ProjectName) -> MirroredProject<'page> {
         let page = part.page;
         MirroredProject {
             is_one: false,

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::change;
-use crate::change::remove::Extent;
+use crate::change::remove::RemovalExtent;
 use crate::testing::{World, project_name, stage_name};
 
 /// Everything that a snapshot shows.
@@ -109,8 +109,9 @@ fn files_are_found_by_their_path_and_remembered_when_gone() {
     check(&world, "two", "foo-1.0.tar.gz", "found");
 
     let (stage, foo) = (stage_name("alice/dev"), project_name("foo"));
-    let batch = change::remove::project(&world.snapshot, &stage, &foo, Extent::Contents, false)
-        .expect("a project");
+    let batch =
+        change::remove::project(&world.snapshot, &stage, &foo, RemovalExtent::Contents, false)
+            .expect("a project");
     world.commit(batch).expect("no conflict");
     check(&world, "one", "foo-1.0.tar.gz", "gone");
     check(&world, "two", "foo-1.0.tar.gz", "gone");
@@ -185,8 +186,14 @@ fn a_stage_with_an_unreadable_record_exists() {
         change::stage::modify(&snapshot, &name, &nothing, false).map(|_| ()),
         change::stage::delete(&snapshot, &name, true).map(|_| ()),
         change::stage::delete_of_user(&snapshot, &name.user_name(), true).map(|_| ()),
-        change::remove::project(&snapshot, &name, &project_name("foo"), Extent::Contents, true)
-            .map(|_| ()),
+        change::remove::project(
+            &snapshot,
+            &name,
+            &project_name("foo"),
+            RemovalExtent::Contents,
+            true,
+        )
+        .map(|_| ()),
     ];
     for refusal in refusals {
         assert_eq!(refusal, Err(ChangeError::StageUnreadable(name.clone())));
@@ -293,7 +300,7 @@ fn a_user_does_not_get_the_stages_of_a_longer_name() {
 
 /// A change that may be made in a world of few names.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening {
+pub(crate) enum WorldChange {
     Create(usize),
     Bases(usize, Vec<usize>),
     DeleteStage(usize),
@@ -318,8 +325,8 @@ pub(crate) const FILES: [&str; 5] = [
 ];
 pub(crate) const PROJECTS: [&str; 2] = ["foo", "bar"];
 
-pub(crate) fn happenings() -> impl Strategy<Value = Vec<Happening>> {
-    use Happening::*;
+pub(crate) fn happenings() -> impl Strategy<Value = Vec<WorldChange>> {
+    use WorldChange::*;
     let (stage, project, file) = (0..STAGES.len(), 0..PROJECTS.len(), 0..FILES.len());
     let one = prop_oneof![
         2 => stage.clone().prop_map(Create),
@@ -339,8 +346,8 @@ pub(crate) fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 }
 
 /// Makes the change, if it is possible.
-pub(crate) fn happen(world: &mut World, happening: &Happening) {
-    use Happening::*;
+pub(crate) fn happen(world: &mut World, happening: &WorldChange) {
+    use WorldChange::*;
     let snapshot = world.snapshot.clone();
     let stage = |at: &usize| stage_name(STAGES[*at]);
     let edit = |json| crate::ConfigEdit::parse(&json).expect("an edit");
@@ -366,7 +373,8 @@ pub(crate) fn happen(world: &mut World, happening: &Happening) {
         }
         RemoveProject(at, project) => {
             let project = project_name(PROJECTS[*project]);
-            change::remove::project(&snapshot, &stage(at), &project, Extent::Contents, true).ok()
+            change::remove::project(&snapshot, &stage(at), &project, RemovalExtent::Contents, true)
+                .ok()
         }
         RemoveFile(at, file) => (|| {
             let found = snapshot.stage(STAGES[*at])?.project(project_of(file).as_str())?;

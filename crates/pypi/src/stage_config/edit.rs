@@ -171,5 +171,5 @@ pub(super) fn shown(value: &Value) -> String {
 
 /// A text in a message, shortened if it is long.
 pub(super) fn cut(text: &str) -> String {
-    text.chars().take(200).collect()
+    record::excerpt(text, 200).into()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How good a page of a certain age is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Freshness {
     /// Serve it.
     Fresh,
     /// Serve it, and ask the upstream in the background, so that no request waits when it expires.
@@ -17,11 +17,11 @@ pub enum Standing {
 
 /// How good something is that was confirmed `age` ago, if it expires after `expiry`. An age of `None` is that of the
 /// future: the clock was set back, so it counts as expired.
-pub fn standing(age: Option<Duration>, expiry: Duration) -> Standing {
+pub fn standing(age: Option<Duration>, expiry: Duration) -> Freshness {
     match age {
-        Some(age) if age < expiry * 4 / 5 => Standing::Fresh,
-        Some(age) if age < expiry => Standing::Aging,
-        _ => Standing::Expired,
+        Some(age) if age < expiry * 4 / 5 => Freshness::Fresh,
+        Some(age) if age < expiry => Freshness::Aging,
+        _ => Freshness::Expired,
     }
 }
 
@@ -152,15 +152,15 @@ mod tests {
         let check = |age: Option<u64>, expected| {
             assert_eq!(standing(age.map(seconds), seconds(100)), expected, "{age:?}");
         };
-        check(Some(0), Standing::Fresh);
-        check(Some(79), Standing::Fresh);
-        check(Some(80), Standing::Aging);
-        check(Some(99), Standing::Aging);
-        check(Some(100), Standing::Expired);
-        check(None, Standing::Expired);
+        check(Some(0), Freshness::Fresh);
+        check(Some(79), Freshness::Fresh);
+        check(Some(80), Freshness::Aging);
+        check(Some(99), Freshness::Aging);
+        check(Some(100), Freshness::Expired);
+        check(None, Freshness::Expired);
         assert_eq!(
             standing(Some(seconds(0)), seconds(0)),
-            Standing::Expired,
+            Freshness::Expired,
             "nothing is ever fresh"
         );
     }

@@ -10,7 +10,7 @@ use html5gum::{IoReader, Span, Tokenizer};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use super::source::{Decoded, ShortTokens, Start};
+use super::source::{DecodedText, PageStart, ShortTokens};
 use super::{
     CoreMetadata, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute, digest,
     exactly, is_hexadecimal, one_line, specifiers, time,
@@ -28,7 +28,7 @@ pub(super) struct Anchor {
 
 /// What a page says outside of its links.
 #[derive(Default)]
-pub(super) struct Head {
+pub(super) struct PageHead {
     base: Option<String>,
     version: Option<String>,
     status: Option<String>,
@@ -48,7 +48,7 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 /// Longest title that is read, in bytes.
 const TITLE_BYTES_MAX: usize = 500;
 
-impl Head {
+impl PageHead {
     /// Whether it calls itself a list: the page of an index without projects, or of an empty directory, has nothing else.
     fn is_titled_as_list(&self) -> bool {
         let title = self.title.to_lowercase();
@@ -90,7 +90,7 @@ const ATTRIBUTES: [&str; 12] = [
 type Attributes = Vec<(&'static str, String)>;
 
 /// The parts of a page with a meaning.
-enum Piece {
+enum PagePart {
     Link(Attributes),
     LinkEnd,
     Base(Attributes),
@@ -112,7 +112,7 @@ enum Tag {
     Input,
 }
 
-/// Turns tokens into [`Piece`]s, and drops all others.
+/// Turns tokens into [`PagePart`]s, and drops all others.
 #[derive(Default)]
 struct Sieve {
     tag: Option<Tag>,
@@ -124,7 +124,7 @@ struct Sieve {
 }
 
 impl Sieve {
-    fn piece(&mut self, event: CallbackEvent<'_>) -> Option<Piece> {
+    fn piece(&mut self, event: CallbackEvent<'_>) -> Option<PagePart> {
         match event {
             CallbackEvent::OpenStartTag { name } => {
                 self.attributes.clear();
@@ -156,23 +156,23 @@ impl Sieve {
                 let tag = self.tag.take()?;
                 self.is_in_link |= tag == Tag::Link;
                 return Some(match tag {
-                    Tag::Link => Piece::Link(attributes),
-                    Tag::Base => Piece::Base(attributes),
-                    Tag::Meta => Piece::Meta(attributes),
-                    Tag::Form => Piece::Form,
-                    Tag::Input => Piece::Input(attributes),
+                    Tag::Link => PagePart::Link(attributes),
+                    Tag::Base => PagePart::Base(attributes),
+                    Tag::Meta => PagePart::Meta(attributes),
+                    Tag::Form => PagePart::Form,
+                    Tag::Input => PagePart::Input(attributes),
                 });
             }
             CallbackEvent::EndTag { name: b"a" } => {
                 self.is_in_link = false;
-                return Some(Piece::LinkEnd);
+                return Some(PagePart::LinkEnd);
             }
             CallbackEvent::EndTag { name: b"title" | b"h1" } => self.is_in_title = false,
             CallbackEvent::String { value } if self.is_in_title && !self.is_in_link => {
-                return Some(Piece::Title(String::from_utf8_lossy(value).into_owned()));
+                return Some(PagePart::Title(String::from_utf8_lossy(value).into_owned()));
             }
             CallbackEvent::String { value } if self.is_in_link => {
-                return Some(Piece::Text(String::from_utf8_lossy(value).into_owned()));
+                return Some(PagePart::Text(String::from_utf8_lossy(value).into_owned()));
             }
             _ => {}
         }
@@ -190,11 +190,11 @@ fn attribute(attributes: &Attributes, name: &str) -> Option<String> {
 /// [`PageError`] if the page has no link and does not say that it is of an index, as an error page; or if its base is too long.
 pub(super) fn each_anchor(
     content_type: &str,
-    body: Start<&mut dyn Read>,
-    take: &mut dyn FnMut(&Head, Anchor),
-) -> Result<Head, PageError> {
+    body: PageStart<&mut dyn Read>,
+    take: &mut dyn FnMut(&PageHead, Anchor),
+) -> Result<PageHead, PageError> {
     let length = Rc::new(Cell::new(0));
-    let text = Decoded::of(body.all, encoding_of(content_type, &body.bytes));
+    let text = DecodedText::of(body.all, encoding_of(content_type, &body.bytes));
     let text = IoReader::new(ShortTokens::of(text, length.clone()));
     let mut sieve = Sieve::default();
     let mut emitter = CallbackEmitter::new(move |event: CallbackEvent<'_>, _: Span<()>| {
@@ -205,18 +205,18 @@ pub(super) fn each_anchor(
         sieve.piece(event)
     });
     emitter.naively_switch_states(true);
-    let mut head = Head::default();
+    let mut head = PageHead::default();
     let mut open: Option<Anchor> = None;
     for piece in Tokenizer::new_with_emitter(text, emitter) {
         match piece.map_err(PageError::new)? {
-            Piece::Link(attributes) => {
+            PagePart::Link(attributes) => {
                 finish(&mut head, &mut open, take);
                 if let Some(href) = attribute(&attributes, "href") {
                     open = Some(Anchor { href, text: String::new(), attributes });
                 }
             }
-            Piece::LinkEnd => finish(&mut head, &mut open, take),
-            Piece::Base(attributes) if head.base.is_none() => {
+            PagePart::LinkEnd => finish(&mut head, &mut open, take),
+            PagePart::Base(attributes) if head.base.is_none() => {
                 head.base = attribute(&attributes, "href");
                 let bytes = head.base.as_ref().map_or(0, String::len);
                 if bytes > BASE_BYTES_MAX {
@@ -225,8 +225,8 @@ pub(super) fn each_anchor(
                     )));
                 }
             }
-            Piece::Base(_) => {}
-            Piece::Meta(attributes) => {
+            PagePart::Base(_) => {}
+            PagePart::Meta(attributes) => {
                 let content = attribute(&attributes, "content");
                 match attribute(&attributes, "name").as_deref() {
                     Some("pypi:repository-version") => head.version = content,
@@ -237,18 +237,18 @@ pub(super) fn each_anchor(
                     _ => {}
                 }
             }
-            Piece::Form => head.has_form = true,
-            Piece::Input(attributes) => {
+            PagePart::Form => head.has_form = true,
+            PagePart::Input(attributes) => {
                 let kind = attribute(&attributes, "type").unwrap_or_default();
                 head.has_password |= kind.eq_ignore_ascii_case("password");
             }
-            Piece::Title(text) => {
+            PagePart::Title(text) => {
                 if head.title.len() + text.len() <= TITLE_BYTES_MAX {
                     head.title.push_str(&text);
                     head.title.push(' ');
                 }
             }
-            Piece::Text(text) => {
+            PagePart::Text(text) => {
                 if let Some(anchor) = &mut open
                     && anchor.text.len() <= TEXT_BYTES_MAX
                 {
@@ -261,7 +261,7 @@ pub(super) fn each_anchor(
     match &head.version {
         Some(version) if version.split('.').next() != Some("1") => Err(PageError(format!(
             "its repository-version is `{}`; 1.0 or a later 1.x was expected",
-            version.chars().take(20).collect::<String>()
+            record::excerpt(version, 20)
         ))),
         None if head.anchors == 0 && !head.may_be_empty() => Err(PageError(
             "HTML without a link, and without the `pypi:repository-version` of an empty page"
@@ -300,7 +300,7 @@ fn push_some(urls: &mut Vec<String>, url: Option<String>) {
     urls.extend(url.filter(|_| urls.len() < Locations::URLS_MAX));
 }
 
-fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head, Anchor)) {
+fn finish(head: &mut PageHead, open: &mut Option<Anchor>, take: &mut dyn FnMut(&PageHead, Anchor)) {
     if let Some(mut anchor) = open.take() {
         anchor.text = anchor.text.trim().to_owned();
         head.anchors += 1;
@@ -310,7 +310,7 @@ fn finish(head: &mut Head, open: &mut Option<Anchor>, take: &mut dyn FnMut(&Head
 
 pub(super) fn page(
     content_type: &str,
-    body: Start<&mut dyn Read>,
+    body: PageStart<&mut dyn Read>,
     base: &Url,
 ) -> Result<UpstreamPage, PageError> {
     let mut files = Files::default();
@@ -397,7 +397,7 @@ mod tests {
         );
         let mut anchors = Vec::new();
         let mut body = body.as_bytes();
-        let body = Start::of(&mut body as &mut dyn Read).expect("memory");
+        let body = PageStart::of(&mut body as &mut dyn Read).expect("memory");
         let head = each_anchor("", body, &mut |_, anchor| anchors.push(anchor));
         assert_eq!(head.expect("a page").base.as_deref(), Some("/f/"));
         let [anchor] = &anchors[..] else { panic!("there is one link") };

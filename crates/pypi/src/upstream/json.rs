@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::source::{PlainJson, Start};
+use super::source::{PageStart, PlainJson};
 use super::{
     CoreMetadata, FILES_MAX, Files, Locations, PageError, UpstreamFile, UpstreamPage, absolute,
     digest, exactly, is_hexadecimal, one_line, specifiers, time,
@@ -87,8 +87,8 @@ struct WrittenPage<'page> {
 pub(super) struct Meta<'text> {
     #[serde(rename = "api-version", borrow)]
     api_version: Cow<'text, str>,
-    #[serde(rename = "_last-serial", default, skip_serializing_if = "Flat::is_null")]
-    last_serial: Flat<0>,
+    #[serde(rename = "_last-serial", default, skip_serializing_if = "FlatValue::is_null")]
+    last_serial: FlatValue<0>,
     #[serde(default, skip_serializing_if = "Urls::is_empty")]
     tracks: Urls,
     /// Some upstreams have them here, although the interface puts them beside `meta`.
@@ -113,59 +113,11 @@ impl Urls {
 
 impl<'text> Deserialize<'text> for Urls {
     fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(UrlsVisitor)
-    }
-}
-
-struct UrlsVisitor;
-
-impl<'text> Visitor<'text> for UrlsVisitor {
-    type Value = Urls;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Urls, E> {
-        Ok(Urls::default())
-    }
-
-    fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Urls, A::Error> {
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Urls::default())
-    }
-
-    fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Urls, A::Error> {
-        let mut urls = Vec::new();
-        while urls.len() < Locations::URLS_MAX
-            && let Some(Flat(item)) = items.next_element::<Flat<0>>()?
-        {
-            if let Value::String(url) = item {
-                urls.push(url);
-            }
-        }
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Urls(urls))
+        let items = match from.deserialize_any(FlatVisitor::<0, { Locations::URLS_MAX }>)? {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        };
+        Ok(Urls(items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()))
     }
 }
 
@@ -184,52 +136,55 @@ struct WireFile<'text> {
     #[serde(borrow)]
     url: Cow<'text, str>,
     #[serde(default)]
-    hashes: Flat<16>,
-    #[serde(rename = "requires-python", default, skip_serializing_if = "Flat::is_null")]
-    requires_python: Flat<0>,
-    #[serde(default, skip_serializing_if = "Flat::is_null")]
-    size: Flat<0>,
-    #[serde(rename = "upload-time", default, skip_serializing_if = "Flat::is_null")]
-    upload_time: Flat<0>,
+    hashes: FlatValue<16>,
+    #[serde(rename = "requires-python", default, skip_serializing_if = "FlatValue::is_null")]
+    requires_python: FlatValue<0>,
+    #[serde(default, skip_serializing_if = "FlatValue::is_null")]
+    size: FlatValue<0>,
+    #[serde(rename = "upload-time", default, skip_serializing_if = "FlatValue::is_null")]
+    upload_time: FlatValue<0>,
     /// Ours: `first-seen` if the upload time is when another Larder first saw the file.
     #[serde(rename = "_upload-time-from", default, skip_serializing)]
-    upload_time_from: Flat<0>,
-    #[serde(default, skip_serializing_if = "Flat::is_null")]
-    yanked: Flat<0>,
-    #[serde(rename = "core-metadata", default, skip_serializing_if = "Flat::is_null")]
-    core_metadata: Flat<16>,
+    upload_time_from: FlatValue<0>,
+    #[serde(default, skip_serializing_if = "FlatValue::is_null")]
+    yanked: FlatValue<0>,
+    #[serde(rename = "core-metadata", default, skip_serializing_if = "FlatValue::is_null")]
+    core_metadata: FlatValue<16>,
     #[serde(rename = "dist-info-metadata", default, skip_serializing)]
-    older_metadata: Flat<16>,
+    older_metadata: FlatValue<16>,
     #[serde(rename = "data-dist-info-metadata", default, skip_serializing)]
-    oldest_metadata: Flat<16>,
-    #[serde(default, skip_serializing_if = "Flat::is_null")]
-    provenance: Flat<0>,
+    oldest_metadata: FlatValue<16>,
+    #[serde(default, skip_serializing_if = "FlatValue::is_null")]
+    provenance: FlatValue<0>,
     /// Our own member, in pages of the cache.
-    #[serde(rename = "_first-seen", default, skip_serializing_if = "Flat::is_null")]
-    first_seen: Flat<0>,
+    #[serde(rename = "_first-seen", default, skip_serializing_if = "FlatValue::is_null")]
+    first_seen: FlatValue<0>,
 }
 
 /// A value without lists and nested objects, or an object of at most `MEMBERS` members. The rest is dropped while it is read, so
 /// that a page takes little more memory than the texts in it.
 #[derive(Default, Serialize)]
 #[serde(transparent)]
-struct Flat<const MEMBERS: usize>(Value);
+struct FlatValue<const MEMBERS: usize>(Value);
 
-impl<const MEMBERS: usize> Flat<MEMBERS> {
+impl<const MEMBERS: usize> FlatValue<MEMBERS> {
     fn is_null(&self) -> bool {
         self.0.is_null()
     }
 }
 
-impl<'text, const MEMBERS: usize> Deserialize<'text> for Flat<MEMBERS> {
+impl<'text, const MEMBERS: usize> Deserialize<'text> for FlatValue<MEMBERS> {
     fn deserialize<D: Deserializer<'text>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(FlatVisitor::<MEMBERS>).map(Flat)
+        from.deserialize_any(FlatVisitor::<MEMBERS, 0>).map(FlatValue)
     }
 }
 
-struct FlatVisitor<const MEMBERS: usize>;
+/// Keeps at most so many members of an object, and so many texts of a list.
+struct FlatVisitor<const MEMBERS: usize, const TEXTS: usize>;
 
-impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
+impl<'text, const MEMBERS: usize, const TEXTS: usize> Visitor<'text>
+    for FlatVisitor<MEMBERS, TEXTS>
+{
     type Value = Value;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,14 +216,22 @@ impl<'text, const MEMBERS: usize> Visitor<'text> for FlatVisitor<MEMBERS> {
     }
 
     fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut kept = Vec::new();
+        while kept.len() < TEXTS
+            && let Some(FlatValue(item)) = items.next_element::<FlatValue<0>>()?
+        {
+            if item.is_string() {
+                kept.push(item);
+            }
+        }
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Value::Null)
+        Ok(if TEXTS == 0 { Value::Null } else { kept.into() })
     }
 
     fn visit_map<A: MapAccess<'text>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut kept = Map::new();
         while kept.len() < MEMBERS
-            && let Some((name, value)) = members.next_entry::<String, Flat<0>>()?
+            && let Some((name, value)) = members.next_entry::<String, FlatValue<0>>()?
         {
             kept.insert(name, value.0);
         }
@@ -301,7 +264,7 @@ impl<'text> Visitor<'text> for VersionsVisitor {
 
     fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<Versions, A::Error> {
         let (mut versions, mut seen, mut bytes) = (Vec::new(), 0, 0);
-        while let Some(Flat(item)) = items.next_element::<Flat<0>>()? {
+        while let Some(FlatValue(item)) = items.next_element::<FlatValue<0>>()? {
             let version: Option<Box<str>> = item.as_str().map(Into::into);
             seen += 1;
             bytes += version.as_ref().map_or(0, |version| version.len());
@@ -352,7 +315,7 @@ impl Meta<'_> {
             Some("1") => Ok(()),
             _ => Err(PageError(format!(
                 "its api-version is `{}`; 1.0 or a later 1.x was expected",
-                self.api_version.chars().take(20).collect::<String>()
+                record::excerpt(&self.api_version, 20)
             ))),
         }
     }
@@ -364,13 +327,13 @@ pub(super) fn page(body: &[u8], base: &Url) -> Result<UpstreamPage, PageError> {
 }
 
 /// [`page`], of a body that comes piece by piece.
-pub(super) fn read(body: Start<&mut dyn Read>, base: &Url) -> Result<UpstreamPage, PageError> {
+pub(super) fn read(body: PageStart<&mut dyn Read>, base: &Url) -> Result<UpstreamPage, PageError> {
     page_of(serde_json::Deserializer::from_reader(plain(body)?), base)
 }
 
 /// A body to read piece by piece, without its byte order mark.
-pub(super) fn plain(body: Start<&mut dyn Read>) -> Result<impl Read, PageError> {
-    let Start { bytes, mut all } = body;
+pub(super) fn plain(body: PageStart<&mut dyn Read>) -> Result<impl Read, PageError> {
+    let PageStart { bytes, mut all } = body;
     if bytes.starts_with(BYTE_ORDER_MARK) {
         all.read_exact(&mut [0; BYTE_ORDER_MARK.len()]).map_err(PageError::new)?;
     }
@@ -456,7 +419,7 @@ pub(super) fn write(page: &UpstreamPage, to: &mut dyn Write) -> io::Result<()> {
     let page = WrittenPage {
         meta: Meta {
             api_version: "1.4".into(),
-            last_serial: Flat(page.last_serial.map_or(Value::Null, Value::from)),
+            last_serial: FlatValue(page.last_serial.map_or(Value::Null, Value::from)),
             tracks: Urls::of(&page.locations.tracks),
             alternates: Urls::default(),
         },
@@ -476,28 +439,29 @@ fn each_file<S: Serializer>(files: &[UpstreamFile], to: S) -> Result<S::Ok, S::E
 }
 
 fn wire(file: &UpstreamFile) -> WireFile<'_> {
-    let text = |text: &Option<Box<str>>| Flat(text.as_deref().map_or(Value::Null, Value::from));
+    let text =
+        |text: &Option<Box<str>>| FlatValue(text.as_deref().map_or(Value::Null, Value::from));
     let hashes =
         file.hashes.iter().map(|(name, digits)| (String::from(&**name), (&**digits).into()));
     WireFile {
         filename: (&*file.filename).into(),
         url: (&*file.url).into(),
-        hashes: Flat(Value::Object(hashes.collect())),
+        hashes: FlatValue(Value::Object(hashes.collect())),
         requires_python: text(&file.requires_python),
-        size: Flat(file.size_bytes.map_or(Value::Null, Value::from)),
+        size: FlatValue(file.size_bytes.map_or(Value::Null, Value::from)),
         upload_time: text(&file.upload_time),
-        upload_time_from: Flat::default(),
+        upload_time_from: FlatValue::default(),
         yanked: text(&file.yanked),
-        core_metadata: Flat(match &file.core_metadata {
+        core_metadata: FlatValue(match &file.core_metadata {
             None => Value::Null,
             Some(CoreMetadata::Unhashed) => Value::Bool(true),
             Some(CoreMetadata::Sha256(digits)) => {
                 Value::Object(Map::from_iter([("sha256".to_owned(), Value::from(&**digits))]))
             }
         }),
-        older_metadata: Flat::default(),
-        oldest_metadata: Flat::default(),
+        older_metadata: FlatValue::default(),
+        oldest_metadata: FlatValue::default(),
         provenance: text(&file.provenance),
-        first_seen: Flat(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
+        first_seen: FlatValue(file.first_seen.map_or(Value::Null, |time| time.to_string().into())),
     }
 }

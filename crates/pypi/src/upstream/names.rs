@@ -8,7 +8,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::source::Start;
+use super::source::PageStart;
 use super::{PageError, PageFormat, html, json};
 use crate::ProjectName;
 
@@ -92,7 +92,7 @@ impl UpstreamNames {
     /// [`PageError`] if it is neither, cannot be read, or has too many names.
     pub fn read(content_type: &str, body: &mut dyn Read) -> Result<UpstreamNames, PageError> {
         let mut names = Builder::new();
-        let body = Start::of(body).map_err(PageError::new)?;
+        let body = PageStart::of(body).map_err(PageError::new)?;
         match PageFormat::of(content_type, &body.bytes)? {
             PageFormat::Json => {
                 let mut body = serde_json::Deserializer::from_reader(json::plain(body)?);

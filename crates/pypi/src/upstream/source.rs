@@ -1,6 +1,6 @@
 //! A page that is read piece by piece, so that only what is kept of it takes memory.
 //!
-//! bytes as they come -> [`Start`], which tells the form -> [`PlainJson`] for JSON, [`Decoded`] and [`ShortTokens`] for HTML.
+//! bytes as they come -> [`PageStart`], which tells the form -> [`PlainJson`] for JSON, [`DecodedText`] and [`ShortTokens`] for HTML.
 //! These refuse a page with a text so long that reading it would take as much memory as the page.
 
 use std::cell::Cell;
@@ -23,14 +23,14 @@ const DEPTH_MAX: usize = 100;
 const TOKEN_BYTES_MAX: usize = 128 << 10;
 
 /// The beginning of a page, and all of it.
-pub(super) struct Start<R> {
+pub(super) struct PageStart<R> {
     pub(super) bytes: Vec<u8>,
     pub(super) all: Chain<Cursor<Vec<u8>>, R>,
 }
 
-impl<R: Read> Start<R> {
+impl<R: Read> PageStart<R> {
     /// Leaves out white space that the page begins with, if there is much of it.
-    pub(super) fn of(mut source: R) -> io::Result<Start<R>> {
+    pub(super) fn of(mut source: R) -> io::Result<PageStart<R>> {
         let mut bytes = Vec::new();
         while bytes.iter().all(u8::is_ascii_whitespace) {
             bytes.clear();
@@ -38,7 +38,7 @@ impl<R: Read> Start<R> {
                 break;
             }
         }
-        Ok(Start { all: Cursor::new(bytes.clone()).chain(source), bytes })
+        Ok(PageStart { all: Cursor::new(bytes.clone()).chain(source), bytes })
     }
 }
 
@@ -110,7 +110,7 @@ impl<R: Read> Read for ShortTokens<R> {
 }
 
 /// Text in UTF-8, from an encoding or a byte order mark; what cannot be decoded is replaced.
-pub(super) struct Decoded<R> {
+pub(super) struct DecodedText<R> {
     source: R,
     decoder: Decoder,
     raw: Box<[u8]>,
@@ -124,16 +124,16 @@ pub(super) struct Decoded<R> {
     is_over: bool,
 }
 
-impl<R> Decoded<R> {
-    pub(super) fn of(source: R, encoding: &'static Encoding) -> Decoded<R> {
+impl<R> DecodedText<R> {
+    pub(super) fn of(source: R, encoding: &'static Encoding) -> DecodedText<R> {
         let buffer = || vec![0; 16 << 10].into();
         let (decoder, raw, text) = (encoding.new_decoder(), buffer(), buffer());
         let (is_at_end, is_over) = (false, false);
-        Decoded { source, decoder, raw, left: 0..0, text, ready: 0..0, is_at_end, is_over }
+        DecodedText { source, decoder, raw, left: 0..0, text, ready: 0..0, is_at_end, is_over }
     }
 }
 
-impl<R: Read> Read for Decoded<R> {
+impl<R: Read> Read for DecodedText<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.ready.is_empty() && !self.is_over {
             if self.left.is_empty() && !self.is_at_end {
@@ -160,9 +160,9 @@ mod tests {
     use super::*;
 
     /// Bytes that come one by one.
-    struct Slowly<'text>(&'text [u8]);
+    struct SlowReader<'text>(&'text [u8]);
 
-    impl Read for Slowly<'_> {
+    impl Read for SlowReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let bytes = buffer.len().min(1);
             self.0.read(&mut buffer[..bytes])
@@ -184,7 +184,7 @@ mod tests {
             (UTF_8, b""),
         ] {
             let (expected, _, _) = encoding.decode(text);
-            let mut decoded = Decoded::of(Slowly(text), encoding);
+            let mut decoded = DecodedText::of(SlowReader(text), encoding);
             let found = all(&mut decoded).expect("memory");
             assert_eq!(found, expected.as_bytes(), "{text:?}");
             assert_eq!(decoded.read(&mut [0; 9]).expect("memory"), 0, "after the end");
@@ -213,18 +213,18 @@ mod tests {
     #[test]
     fn the_start_is_read_twice() {
         let text = "x".repeat(10_000);
-        let start = Start::of(text.as_bytes()).expect("memory");
+        let start = PageStart::of(text.as_bytes()).expect("memory");
         assert_eq!(start.bytes.len() as u64, START_BYTES);
         assert_eq!(all(start.all).expect("memory"), text.as_bytes());
         for (text, expected) in [("", ""), ("  ", ""), (" x ", " x ")] {
-            let start = Start::of(text.as_bytes()).expect("memory");
+            let start = PageStart::of(text.as_bytes()).expect("memory");
             assert_eq!(all(start.all).expect("memory"), expected.as_bytes());
         }
         let slow = "   {".repeat(2_000);
-        let start = Start::of(Slowly(slow.as_bytes())).expect("memory");
+        let start = PageStart::of(SlowReader(slow.as_bytes())).expect("memory");
         assert_eq!(start.bytes.len() as u64, START_BYTES);
         let blank = " ".repeat(10_000) + "{}";
-        let start = Start::of(blank.as_bytes()).expect("memory");
+        let start = PageStart::of(blank.as_bytes()).expect("memory");
         assert_eq!(start.bytes.trim_ascii_start(), b"{}");
     }
 }

@@ -331,13 +331,13 @@ fn places_of_files() {
         "+upstream/files.example/a+b/foo-4.0.tar.gz",
     ];
     assert_eq!(links, expected);
-    let found = |place: Option<Place<'_>>| {
+    let found = |place: Option<MirrorPath<'_>>| {
         let (file, is_metadata) = page.file_at(&place?)?;
         Some(format!("{}{}", file.filename, if is_metadata { " metadata" } else { "" }))
     };
-    let upstream = |text: &str| found(Place::of_upstream(&path(text)));
-    let digest = |text: &str| found(Place::of_digest(&path(text)));
-    let external = |text: &str| found(Place::of_external(&path(text)));
+    let upstream = |text: &str| found(MirrorPath::of_upstream(&path(text)));
+    let digest = |text: &str| found(MirrorPath::of_digest(&path(text)));
+    let external = |text: &str| found(MirrorPath::of_external(&path(text)));
     assert_eq!(upstream("files.example/pa th/foo-1.0.tar.gz").as_deref(), Some("foo-1.0.tar.gz"));
     assert_eq!(
         upstream("files.example/pa th/foo-1.0.tar.gz.metadata").as_deref(),
@@ -364,7 +364,7 @@ fn few_files_of_one_name_are_looked_through() {
     let page = json_page((0..=SAME_NAME_MAX).map(file).collect());
     let is_found = |at: usize| {
         let path = path(&format!("files.example/{at}/foo-1.0.tar.gz"));
-        page.file_at(&Place::of_upstream(&path).expect("a place")).is_some()
+        page.file_at(&MirrorPath::of_upstream(&path).expect("a place")).is_some()
     };
     assert_eq!((is_found(SAME_NAME_MAX - 1), is_found(SAME_NAME_MAX)), (true, false));
 }

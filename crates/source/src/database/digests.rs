@@ -19,7 +19,7 @@ use super::transaction::Transaction;
 
 mod sums;
 
-use sums::{Changed, GROUPS, Sums, sum_of};
+use sums::{ChangedSums, GROUPS, OwnerSums, sum_of};
 
 /// If more sums differ than this, the more exact ones are asked for of all numbers at once.
 const RANGES_MAX: usize = 64;
@@ -144,7 +144,7 @@ impl Rows {
 type SumQuery = (usize, String);
 
 /// A comparison of rows that is under way.
-struct Comparing {
+struct RowComparison {
     /// The place of the rows in [`ROWS`].
     at: usize,
     /// The numbers among which owners differ; all, if it is not known.
@@ -183,7 +183,7 @@ impl Names {
 /// What the last read saw.
 #[derive(Debug)]
 pub(super) struct LastRead {
-    sums: [Sums; ROWS.len()],
+    sums: [OwnerSums; ROWS.len()],
     names: Names,
     /// Numbers of rows of tables when all were read.
     rows: [usize; ROW_COUNTS],
@@ -199,9 +199,9 @@ pub(super) struct Difference {
     /// Bases of which only the popularity differs, if they are many, with the popularity of today.
     pub(super) popularities: Vec<(i64, f64)>,
     /// New sums, by the place of their rows in [`ROWS`].
-    sums: Vec<(usize, Changed)>,
+    sums: Vec<(usize, ChangedSums)>,
     /// The sums of all bases that are read, in tables that were not compared.
-    beside: BTreeMap<usize, Changed>,
+    beside: BTreeMap<usize, ChangedSums>,
     /// The sums of the users that these bases name, if their table was not compared.
     users: BTreeMap<i64, i64>,
     /// The names of all users, one a line, if any of them is another one.
@@ -304,7 +304,7 @@ impl LastRead {
             Ok(())
         };
         transaction.ask(&statements.collect::<Vec<_>>(), take).await?;
-        let sums = sums.map(Sums::new);
+        let sums = sums.map(OwnerSums::new);
         let mut names = Names::default();
         let query = "SELECT CAST(ID AS SIGNED), Name FROM PackageBases ORDER BY ID".to_owned();
         transaction
@@ -351,12 +351,12 @@ impl LastRead {
         let (changed, parts) = self.changed(transaction, compared, recent).await?;
         let mut difference = Difference { parts, ..Difference::default() };
         let (mut own, mut is_wave) = (BTreeSet::new(), false);
-        for Comparing { at, differ, is_wave: is_most, .. } in changed {
+        for RowComparison { at, differ, is_wave: is_most, .. } in changed {
             if is_most {
                 is_wave = true;
                 continue;
             }
-            let changed: Changed = differ.into_iter().collect();
+            let changed: ChangedSums = differ.into_iter().collect();
             let owners: Vec<i64> = changed.keys().copied().collect();
             match at {
                 USERS => {
@@ -407,7 +407,7 @@ impl LastRead {
             "SELECT CAST(ID AS SIGNED), {sum}, {beside}, CAST(MAX(Popularity) AS DOUBLE), \
              CAST(UNIX_TIMESTAMP(MAX(PopularityUpdated)) AS SIGNED) FROM PackageBases GROUP BY ID ORDER BY NULL"
         );
-        let (mut sums, mut others) = (Changed::new(), Changed::new());
+        let (mut sums, mut others) = (ChangedSums::new(), ChangedSums::new());
         let mut seen = HashSet::with_capacity(self.sums[BASES].sums.len());
         let take = |_: usize, row: &MySqlRow| {
             let base: i64 = row.try_get(0)?;
@@ -445,14 +445,14 @@ impl LastRead {
         transaction: &mut Transaction<'_>,
         compared: impl IntoIterator<Item = usize>,
         recent: &[i64],
-    ) -> Result<(Vec<Comparing>, BTreeMap<i64, i64>), sqlx::Error> {
+    ) -> Result<(Vec<RowComparison>, BTreeMap<i64, i64>), sqlx::Error> {
         let compared = compared.into_iter();
-        let new = |at| Comparing { at, ranges: None, differ: Vec::new(), is_wave: false };
-        let mut comparing: Vec<Comparing> = compared.map(new).collect();
+        let new = |at| RowComparison { at, ranges: None, differ: Vec::new(), is_wave: false };
+        let mut comparing: Vec<RowComparison> = compared.map(new).collect();
         let mut parts = BTreeMap::new();
         for size in GROUPS {
             let mut asked: Vec<SumQuery> = Vec::new();
-            for Comparing { at, ranges, is_wave, .. } in &comparing {
+            for RowComparison { at, ranges, is_wave, .. } in &comparing {
                 match ranges {
                     _ if *is_wave => {}
                     None => asked.push((*at, ROWS[*at].sums(size, None))),
@@ -469,7 +469,7 @@ impl LastRead {
             for (at, found) in found.iter().enumerate().skip(ROWS.len()) {
                 found.iter().for_each(|(base, sum)| add_parts(&mut parts, at, *base, *sum));
             }
-            for Comparing { at, ranges, differ, is_wave } in &mut comparing {
+            for RowComparison { at, ranges, differ, is_wave } in &mut comparing {
                 if *is_wave {
                     continue;
                 }
@@ -523,7 +523,7 @@ impl LastRead {
         // read.
         let users = difference.users.into_iter();
         let others = users.filter(|(user, sum)| self.sums[USERS].of(*user) != Some(*sum));
-        let others: Changed = others.map(|(user, _)| (user, Some(NO_SUM))).collect();
+        let others: ChangedSums = others.map(|(user, _)| (user, Some(NO_SUM))).collect();
         self.sums[USERS].set(&others);
         if let Some(now) = difference.decayed_at {
             self.decayed_at = now;
@@ -645,8 +645,8 @@ mod tests {
     use super::*;
 
     fn held(owners: &[(i64, i64)]) -> LastRead {
-        let mut sums: [Sums; ROWS.len()] = Default::default();
-        sums[0] = Sums::new(owners.to_vec());
+        let mut sums: [OwnerSums; ROWS.len()] = Default::default();
+        sums[0] = OwnerSums::new(owners.to_vec());
         LastRead { sums, names: Names::default(), rows: [0; ROW_COUNTS], decayed_at: 0 }
     }
 

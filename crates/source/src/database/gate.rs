@@ -147,14 +147,14 @@ impl Values {
 
 /// How far the database is.
 #[derive(Clone, Debug, Default)]
-struct Position {
+struct DatabasePosition {
     /// What [`POSITION`] says; `None` if it is not known.
     text: Option<String>,
     /// The number of commits of this connection; `None` if it is not known.
     own: Option<i64>,
 }
 
-impl Position {
+impl DatabasePosition {
     /// The number of commits of all connections.
     fn commits(&self) -> Option<i64> {
         let (commits, _) = self.text.as_ref()?.split_once(' ')?;
@@ -176,7 +176,7 @@ pub(super) struct Gate {
     moved_at: [Option<Instant>; NAMES.len()],
     /// Tables that have moved and were not looked at since.
     unseen: Tables,
-    position: Position,
+    position: DatabasePosition,
     /// The number of commits of other connections.
     others: Option<i64>,
     read_at: Option<Instant>,
@@ -186,12 +186,12 @@ pub(super) struct Gate {
 
 impl Gate {
     /// Notes that these tables are read by a transaction that has begun after what was `looked` at.
-    pub(super) fn reading(&mut self, tables: Tables, looked: Looked) {
+    pub(super) fn reading(&mut self, tables: Tables, looked: GateLook) {
         let now = Instant::now();
         if tables != Tables::default() {
             self.read_at = Some(now);
         }
-        let Looked { counts, times, position, .. } = looked;
+        let GateLook { counts, times, position, .. } = looked;
         self.note_counts(counts, now);
         self.note_times(times, now);
         self.unseen = Tables(self.unseen.0 & !tables.0);
@@ -242,7 +242,7 @@ impl Gate {
                 pushed,
             ],
         );
-        let Looked { counts, times, mut position, pushed } = looking.await?;
+        let GateLook { counts, times, mut position, pushed } = looking.await?;
         let has_moved = self.note_counts(counts, Instant::now());
         if asks_times {
             self.note_times(times, Instant::now());
@@ -321,7 +321,7 @@ impl Gate {
 
     /// Notes how far the database is, and whether another connection has committed since the position before: the log also moves for
     /// other reasons, such as the server's own maintenance, and the number of commits by this connection's own.
-    fn take(&mut self, position: Position) {
+    fn take(&mut self, position: DatabasePosition) {
         if position.commits().is_none() || position.commits() != self.position.commits() {
             let others = position.others();
             self.is_open |= others.is_none() || others != self.others;
@@ -333,25 +333,25 @@ impl Gate {
 
 /// What one look has found; nothing in place of what was not asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct GateLook {
     counts: Option<String>,
     times: Option<String>,
-    position: Position,
+    position: DatabasePosition,
     /// The state of new packages.
     pushed: Option<String>,
 }
 
-impl Looked {
+impl GateLook {
     /// The statement that asks for everything that does not read tables.
     pub(super) fn statement() -> String {
         look([COUNTS, TIMES, POSITION, OWN_COMMITS, NOTHING])
     }
 
     /// The one row of such a statement.
-    pub(super) fn of(row: &MySqlRow) -> Result<Looked, sqlx::Error> {
-        let position = Position { text: row.try_get(2)?, own: row.try_get(3)? };
+    pub(super) fn of(row: &MySqlRow) -> Result<GateLook, sqlx::Error> {
+        let position = DatabasePosition { text: row.try_get(2)?, own: row.try_get(3)? };
         let (counts, times) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Looked { counts, times, position, pushed: row.try_get(4)? })
+        Ok(GateLook { counts, times, position, pushed: row.try_get(4)? })
     }
 }
 
@@ -364,8 +364,8 @@ fn look(expressions: [&str; 5]) -> String {
 async fn ask(
     connection: &mut MySqlConnection,
     expressions: [&str; 5],
-) -> Result<Looked, sqlx::Error> {
-    Looked::of(&one(connection, look(expressions)).await?)
+) -> Result<GateLook, sqlx::Error> {
+    GateLook::of(&one(connection, look(expressions)).await?)
 }
 
 /// Whether the times of a table are two: date and time of its creation, date and time of its last change.

@@ -24,7 +24,7 @@ pub(super) struct Pushes {
     /// The highest number of a package at the last read.
     last_package: i64,
     started_at: Instant,
-    quiet: Quiet,
+    quiet: QuietState,
 }
 
 impl Pushes {
@@ -41,7 +41,7 @@ impl Pushes {
                 row.try_get::<i64, _>(0)? - RECENT_PACKAGES
             }
         };
-        Ok(Pushes { last_package, started_at: Instant::now(), quiet: Quiet::default() })
+        Ok(Pushes { last_package, started_at: Instant::now(), quiet: QuietState::default() })
     }
 
     /// Packages with higher numbers are newer than the last read.
@@ -101,19 +101,19 @@ pub(super) fn state_after(last: i64) -> String {
 
 /// A state, and since when it has not changed.
 #[derive(Default)]
-struct Quiet {
+struct QuietState {
     state: String,
     since: Duration,
 }
 
-impl Quiet {
+impl QuietState {
     /// Whether to read now, after seeing this `state` at this time. It begins with the number of new packages.
     fn is_settled(&mut self, state: &str, now: Duration) -> bool {
         if state.starts_with("0 ") {
             return true;
         }
         if self.state != state {
-            *self = Quiet { state: state.to_owned(), since: now };
+            *self = QuietState { state: state.to_owned(), since: now };
         }
         now - self.since >= QUIET || now >= WAIT_MAX
     }
@@ -126,7 +126,7 @@ mod tests {
     /// Expects that the tables are read at this time, in milliseconds, if what is seen changes at the others.
     #[track_caller]
     fn check(changes: &[u64], read: u64) {
-        let mut quiet = Quiet::default();
+        let mut quiet = QuietState::default();
         let mut looks = (0..).step_by(50);
         let found = looks.find(|now| {
             let rows = changes.iter().filter(|change| *change <= now).count();
@@ -142,6 +142,6 @@ mod tests {
         // One row after another, without end.
         let endless: Vec<u64> = (0..200).map(|number| number * 100).collect();
         check(&endless, 5000);
-        assert!(Quiet::default().is_settled("0 7 1", Duration::ZERO));
+        assert!(QuietState::default().is_settled("0 7 1", Duration::ZERO));
     }
 }

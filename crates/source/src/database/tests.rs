@@ -80,11 +80,15 @@ async fn compare(
     (difference, part)
 }
 
-fn text_of(news: Option<News>) -> String {
+fn text_of(news: Option<SourceNews>) -> String {
     match news {
         None => "nothing".to_owned(),
-        Some(News::Changes(update)) => String::from_utf8(update.changes.records).expect("text"),
-        Some(News::Dump(arrival)) => std::io::read_to_string(arrival.reader()).expect("a dump"),
+        Some(SourceNews::Changes(update)) => {
+            String::from_utf8(update.changes.records).expect("text")
+        }
+        Some(SourceNews::Dump(arrival)) => {
+            std::io::read_to_string(arrival.reader()).expect("a dump")
+        }
     }
 }
 
@@ -322,10 +326,10 @@ async fn a_push_that_begins_just_before_the_read_is_waited_for() {
         let reading = watch.read_changes(&mut connection, held, &mut pushes, only, false);
         match (reading.await.expect("an answer"), is_waiting) {
             // It has begun just now.
-            (Read::Continue(()), true) => sleep(pushes::QUIET).await,
-            (Read::Break(news), false) => assert!(text_of(news).contains("\"NumVotes\":9")),
-            (Read::Break(news), true) => panic!("{}", text_of(news)),
-            (Read::Continue(()), false) => panic!("the push has ended"),
+            (ReadOutcome::Continue(()), true) => sleep(pushes::QUIET).await,
+            (ReadOutcome::Break(news), false) => assert!(text_of(news).contains("\"NumVotes\":9")),
+            (ReadOutcome::Break(news), true) => panic!("{}", text_of(news)),
+            (ReadOutcome::Continue(()), false) => panic!("the push has ended"),
         }
     }
     watch.connection = Some(connection);
@@ -435,11 +439,11 @@ async fn check_wave(database: &MariaDb) {
         let news = watch.poll(false).await.expect("an answer");
         watch.accepted();
         match news {
-            Some(News::Changes(update)) => {
+            Some(SourceNews::Changes(update)) => {
                 changed.extend(update.changes.bases.iter().cloned());
                 popularities = update.popularities;
             }
-            Some(News::Dump(_)) => panic!("all tables were read"),
+            Some(SourceNews::Dump(_)) => panic!("all tables were read"),
             None => sleep(Duration::from_millis(20)).await,
         }
     }

@@ -9,20 +9,20 @@ use std::time::Duration;
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 
-use super::gate::Looked;
+use super::gate::GateLook;
 use super::questions::each;
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
 /// What was seen when a transaction began.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct TransactionStart {
     /// The database's clock, in Unix seconds.
     pub(super) now: i64,
     /// The state of new packages.
     pub(super) pushed: String,
     /// What the gate looks at, just before: a commit that is counted in it is seen by the transaction.
-    pub(super) looked: Looked,
+    pub(super) looked: GateLook,
 }
 
 /// A transaction that only reads. If it is dropped before its end, so has to be its connection.
@@ -32,7 +32,7 @@ pub(super) struct Transaction<'c> {
     stall: Duration,
     /// The expression that reads the state of new packages.
     pushed: String,
-    begun: Option<Begun>,
+    begun: Option<TransactionStart>,
 }
 
 impl<'c> Transaction<'c> {
@@ -46,7 +46,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Begins it now, unless it has begun; returns what was seen then.
-    pub(super) async fn begin(&mut self) -> Result<&Begun, sqlx::Error> {
+    pub(super) async fn begin(&mut self) -> Result<&TransactionStart, sqlx::Error> {
         if self.begun.is_none() {
             self.ask(&[], |_, _| Ok(())).await?;
         }
@@ -63,16 +63,17 @@ impl<'c> Transaction<'c> {
             return each(self.connection, statements, self.stall, take).await;
         }
         let first = [
-            Looked::statement(),
+            GateLook::statement(),
             BEGIN.to_owned(),
             format!("SELECT CAST(UNIX_TIMESTAMP() AS SIGNED), {}", self.pushed),
         ];
         let places = first.len();
         let all: Vec<String> = first.into_iter().chain(statements.iter().cloned()).collect();
-        let mut begun = Begun { now: 0, pushed: String::new(), looked: Looked::default() };
+        let mut begun =
+            TransactionStart { now: 0, pushed: String::new(), looked: GateLook::default() };
         each(self.connection, &all, self.stall, |at, row| {
             match at {
-                0 => begun.looked = Looked::of(row)?,
+                0 => begun.looked = GateLook::of(row)?,
                 1 => {}
                 2 => (begun.now, begun.pushed) = (row.try_get(0)?, row.try_get(1)?),
                 _ => take(at - places, row)?,

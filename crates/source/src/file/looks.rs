@@ -16,34 +16,35 @@ use crate::arrival::Stamp;
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum PathState {
     File(Stamp),
     /// Something else.
     NotAFile,
     Nothing(io::ErrorKind),
 }
 
-impl Found {
+impl PathState {
     /// What is at `path` now. Blocks.
-    fn at(path: &Path) -> Found {
-        Found::of(&std::fs::metadata(path))
+    fn at(path: &Path) -> PathState {
+        PathState::of(&std::fs::metadata(path))
     }
 
-    pub(super) fn of(metadata: &io::Result<Metadata>) -> Found {
+    pub(super) fn of(metadata: &io::Result<Metadata>) -> PathState {
         match metadata {
-            Ok(metadata) if metadata.is_file() => Found::File(Stamp::of(metadata)),
-            Ok(_) => Found::NotAFile,
-            Err(error) => Found::Nothing(error.kind()),
+            Ok(metadata) if metadata.is_file() => PathState::File(Stamp::of(metadata)),
+            Ok(_) => PathState::NotAFile,
+            Err(error) => PathState::Nothing(error.kind()),
         }
     }
 }
 
 /// Waits until something else is at `path` than what was `found`; it is looked at every `interval`. If there can be no thread, it
 /// only waits that long.
-pub(super) async fn changed(path: &Path, found: Found, interval: Duration) {
+pub(super) async fn changed(path: &Path, found: PathState, interval: Duration) {
     let (told, change) = oneshot::channel();
     let next_at = Instant::now() + interval;
-    if let Err(error) = watch(Watched { path: path.to_owned(), found, interval, next_at, told }) {
+    if let Err(error) = watch(WatchedFile { path: path.to_owned(), found, interval, next_at, told })
+    {
         tracing::debug!(%error, "the thread that looks at files cannot be started");
         tokio::time::sleep(interval).await;
         return;
@@ -52,9 +53,9 @@ pub(super) async fn changed(path: &Path, found: Found, interval: Duration) {
 }
 
 /// A file that somebody waits for, until the other side of `told` is dropped.
-struct Watched {
+struct WatchedFile {
     path: PathBuf,
-    found: Found,
+    found: PathState,
     interval: Duration,
     next_at: Instant,
     told: oneshot::Sender<()>,
@@ -62,7 +63,7 @@ struct Watched {
 
 /// What has come to the thread.
 struct Inbox {
-    come: Vec<Watched>,
+    come: Vec<WatchedFile>,
     /// The thread that looks, while anybody waits.
     thread: Option<Thread>,
 }
@@ -73,7 +74,7 @@ fn inbox() -> MutexGuard<'static, Inbox> {
     INBOX.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn watch(watched: Watched) -> io::Result<()> {
+fn watch(watched: WatchedFile) -> io::Result<()> {
     let mut inbox = inbox();
     let thread = match &inbox.thread {
         Some(thread) => thread.clone(),
@@ -96,7 +97,7 @@ fn look() {
         {
             let mut inbox = inbox();
             watched.append(&mut inbox.come);
-            watched.retain(|it: &Watched| !it.told.is_closed());
+            watched.retain(|it: &WatchedFile| !it.told.is_closed());
             if watched.is_empty() {
                 inbox.thread = None;
                 return;
@@ -104,10 +105,10 @@ fn look() {
         }
         let now = Instant::now();
         // What is due soon is looked at now: one wake for all.
-        let due = |it: &mut Watched| it.next_at <= now + it.interval / 2;
+        let due = |it: &mut WatchedFile| it.next_at <= now + it.interval / 2;
         let is_due = watched.iter().any(|it| it.next_at <= now);
         for mut it in watched.extract_if(.., |it| is_due && due(it)).collect::<Vec<_>>() {
-            if Found::at(&it.path) == it.found {
+            if PathState::at(&it.path) == it.found {
                 it.next_at = now + it.interval;
                 watched.push(it);
             } else {
@@ -129,8 +130,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (one, other) = (directory.path().join("one"), directory.path().join("other"));
         let soon = Duration::from_millis(5);
-        let nothing = Found::at(&one);
-        assert_eq!(nothing, Found::Nothing(io::ErrorKind::NotFound));
+        let nothing = PathState::at(&one);
+        assert_eq!(nothing, PathState::Nothing(io::ErrorKind::NotFound));
         let (first, second) = (changed(&one, nothing, soon), changed(&other, nothing, soon));
         let (mut first, mut second) = (Box::pin(first), Box::pin(second));
         // Somebody who waits no longer holds up nobody.
@@ -149,8 +150,8 @@ mod tests {
         }
         std::fs::create_dir(&other).expect("a directory");
         second.await;
-        assert_eq!(Found::at(&other), Found::NotAFile);
-        let file = Found::at(&one);
+        assert_eq!(PathState::at(&other), PathState::NotAFile);
+        let file = PathState::at(&one);
         std::fs::remove_file(&one).expect("removed");
         changed(&one, file, soon).await;
     }

@@ -8,7 +8,7 @@ use aur::delta::Index;
 use futures_util::FutureExt as _;
 
 use super::*;
-use crate::{News, Source, SourceOptions};
+use crate::{Source, SourceNews, SourceOptions};
 
 #[derive(Debug)]
 struct Scripted {
@@ -72,14 +72,14 @@ fn delta(base: &str, next: &str) -> Vec<u8> {
 }
 
 /// A source that follows a primary.
-struct Following {
+struct FollowingSource {
     primary: Arc<Scripted>,
     source: Source,
     directory: tempfile::TempDir,
 }
 
-impl Following {
-    fn new() -> Following {
+impl FollowingSource {
+    fn new() -> FollowingSource {
         let directory = tempfile::tempdir().expect("a directory");
         let primary = Arc::new(Scripted {
             answers: Mutex::default(),
@@ -89,7 +89,7 @@ impl Following {
         });
         let options = SourceOptions { dump_bytes_max: 1_000, ..SourceOptions::default() };
         let source = Source::of_primary(primary.clone(), options, directory.path());
-        Following { primary, source: source.expect("a source"), directory }
+        FollowingSource { primary, source: source.expect("a source"), directory }
     }
 
     fn answers(&self, path: &str, status: u16, body: Vec<u8>) {
@@ -116,8 +116,8 @@ impl Following {
             self.source.poll(false).await
         });
         let found = found.expect("no error").map(|news| match news {
-            News::Dump(arrival) => arrival,
-            News::Changes(_) => panic!("a primary gives dumps"),
+            SourceNews::Dump(arrival) => arrival,
+            SourceNews::Changes(_) => panic!("a primary gives dumps"),
         });
         let read = found.as_ref().map(|arrival| {
             let date = httpdate::fmt_http_date(arrival.modified_at.expect("a date"));
@@ -144,7 +144,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn what_differs_is_fetched_when_the_primary_says_so() {
-    let mut following = Following::new();
+    let mut following = FollowingSource::new();
     let (one, two, three) = ("one, and more", "two, and more", "three, and more");
     // Nobody is asked before the primary has said anything.
     assert!(run(following.source.poll(true)).expect("no error").is_none());
@@ -167,7 +167,7 @@ fn what_differs_is_fetched_when_the_primary_says_so() {
 
 #[test]
 fn without_a_delta_that_fits_the_whole_dump_is_fetched() {
-    let mut following = Following::new();
+    let mut following = FollowingSource::new();
     let (one, two) = ("one, and more", "two, and more");
     following.has(1, one, None);
     following.check(Some(one), &[DUMP]);
@@ -199,7 +199,7 @@ fn without_a_delta_that_fits_the_whole_dump_is_fetched() {
 
 #[test]
 fn a_primary_that_does_not_answer_is_asked_again() {
-    let mut following = Following::new();
+    let mut following = FollowingSource::new();
     following.has(1, "one", None);
     following.answers(DUMP, 503, Vec::new());
     let error = run(following.source.poll(false)).expect_err("refused").to_string();

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::*;
 
 /// What the server does with one connection.
-enum Act {
+enum ServerAct {
     /// Sends these bytes and closes.
     Send(Vec<u8>),
     /// Sends these bytes and then nothing more, without closing.
@@ -33,7 +33,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    async fn start(script: Vec<Act>) -> Server {
+    async fn start(script: Vec<ServerAct>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/dump.gz", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -48,8 +48,8 @@ impl Server {
                 }
                 recorded.lock().unwrap().push(String::from_utf8(head).unwrap().to_lowercase());
                 match act {
-                    Act::Send(bytes) => stream.write_all(&bytes).await.unwrap(),
-                    Act::Stall(bytes) => {
+                    ServerAct::Send(bytes) => stream.write_all(&bytes).await.unwrap(),
+                    ServerAct::Stall(bytes) => {
                         stream.write_all(&bytes).await.unwrap();
                         stalled.push(stream);
                     }
@@ -88,11 +88,11 @@ fn fetch(url: &str, spool_dir: &Path, change: impl FnOnce(&mut SourceOptions)) -
         .unwrap()
 }
 
-fn answer(status: &str, headers: &str, body: &[u8]) -> Act {
-    Act::Send([format!("HTTP/1.1 {status}\r\n{headers}\r\n").as_bytes(), body].concat())
+fn answer(status: &str, headers: &str, body: &[u8]) -> ServerAct {
+    ServerAct::Send([format!("HTTP/1.1 {status}\r\n{headers}\r\n").as_bytes(), body].concat())
 }
 
-fn ok(headers: &str, body: &str) -> Act {
+fn ok(headers: &str, body: &str) -> ServerAct {
     answer("200 OK", &format!("Content-Length: {}\r\n{headers}", body.len()), body.as_bytes())
 }
 
@@ -120,7 +120,7 @@ fn content(arrival: &Arrival) -> Vec<u8> {
 
 /// Polls once for each line of the script.
 async fn check(
-    script: Vec<Act>,
+    script: Vec<ServerAct>,
     change: impl FnOnce(&mut SourceOptions),
     expected: &[&str],
 ) -> Server {
@@ -276,19 +276,24 @@ async fn too_many_bytes_are_refused_before_and_while_they_come() {
 #[tokio::test]
 async fn silence_has_bounds() {
     let short = Duration::from_millis(100);
-    let script = vec![Act::Stall(Vec::new()), Act::Stall(b"HTTP/1.1 200 OK\r\nContent-".to_vec())];
+    let script = vec![
+        ServerAct::Stall(Vec::new()),
+        ServerAct::Stall(b"HTTP/1.1 200 OK\r\nContent-".to_vec()),
+    ];
     let header = "cannot fetch `http://HOST/dump.gz`: waiting for the response header took longer than 100ms";
     check(script, |options| options.response_header_timeout = short, &[header, header]).await;
 
     let partial = || b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none".to_vec();
     let body = "cannot fetch `http://HOST/dump.gz`: waiting for the next bytes of the body took longer than 100ms";
-    check(vec![Act::Stall(partial())], |options| options.body_stall_timeout = short, &[body]).await;
+    check(vec![ServerAct::Stall(partial())], |options| options.body_stall_timeout = short, &[body])
+        .await;
 
     let whole = "cannot fetch `http://HOST/dump.gz`: the transfer took longer than 100ms";
-    check(vec![Act::Stall(partial())], |options| options.transfer_time_max = short, &[whole]).await;
+    check(vec![ServerAct::Stall(partial())], |options| options.transfer_time_max = short, &[whole])
+        .await;
 }
 
-fn redirect(to: &str) -> Act {
+fn redirect(to: &str) -> ServerAct {
     answer("302 Found", &format!("Location: {to}\r\nContent-Length: 0\r\n"), b"")
 }
 
@@ -334,7 +339,8 @@ async fn redirects_to_other_hosts_stay_outside() {
 
 #[tokio::test]
 async fn giving_up_a_download_leaves_nothing() {
-    let script = vec![Act::Stall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none".to_vec())];
+    let script =
+        vec![ServerAct::Stall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\none".to_vec())];
     let server = Server::start(script).await;
     let fetch = server.fetch(|_| {});
     {

@@ -12,7 +12,7 @@ use source::DataDirLock;
 use store::{DatabaseLocation, Records, RecordsOptions, StoreIdentity};
 
 use crate::identity::{self, Census};
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 
 /// How long the database may take to notice that a process on a machine that runs has ended.
 const ENDED_SEEN_AFTER: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub async fn adopt(config: &Config, is_beside_others: bool) -> anyhow::Result<Ad
         Ok(before) => before.map(|before| before.to_string()),
         Err(error) => Some(error.to_string()),
     };
-    let census = Census::take(&Named::read(&store.records).await?, &store.blobs).await?;
+    let census = Census::take(&NamedBlobs::read(&store.records).await?, &store.blobs).await?;
     store.records.close().await;
     let records = Records::open(&database, RecordsOptions::default()).await?;
     let made = async { anyhow::Ok((identity::make(&records).await?, records.serial().await?)) };

@@ -20,10 +20,10 @@ use store::{
     BlobStore, DatabaseLocation, OpenError, Records, RecordsOptions, Store, StoreIdentity,
 };
 
-use super::copy::{CopiedBlobs, Manner, carry};
+use super::copy::{CopiedBlobs, CopyMode, carry};
 use super::{Progress, locations, open_existing};
 use crate::identity;
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 
 /// The file that describes a backup, within its directory.
 pub const MARKER_FILE_NAME: &str = "backup.json";
@@ -67,7 +67,7 @@ struct Marker {
 }
 
 /// The backup that a directory holds.
-struct Earlier {
+struct EarlierBackup {
     serial: Serial,
     identity: StoreIdentity,
 }
@@ -135,7 +135,7 @@ async fn into_directory(
     identity::claim(&target, &name, None, &place).await?;
     let new = directory.join("records.db.new");
     let mut blobs = CopiedBlobs::default();
-    let mut named = Named::default();
+    let mut named = NamedBlobs::default();
     for attempt in 1..=ATTEMPTS_MAX {
         progress.begin("copying records");
         named = copy_records(&source.records, &new).await?;
@@ -147,7 +147,7 @@ async fn into_directory(
                 named.serial
             );
         }
-        let manner = Manner { is_verifying: is_verifying && attempt == 1, touched_after: None };
+        let manner = CopyMode { is_verifying: is_verifying && attempt == 1, touched_after: None };
         let before = blobs;
         blobs = carry(&source.blobs, &target, &named, manner, progress).await?;
         blobs.copied += before.copied;
@@ -187,7 +187,10 @@ async fn name(records: &Records) -> anyhow::Result<StoreIdentity> {
 ///
 /// # Errors
 /// Also if there are records which are no backup, or were written to since they were one.
-async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Result<Option<Earlier>> {
+async fn earlier(
+    directory: &Path,
+    database: &DatabaseLocation,
+) -> anyhow::Result<Option<EarlierBackup>> {
     let DatabaseLocation::Sqlite(path) = database else { return Ok(None) };
     if !path.try_exists().with_context(|| format!("cannot look for `{}`", path.display()))? {
         return Ok(None);
@@ -239,7 +242,7 @@ async fn earlier(directory: &Path, database: &DatabaseLocation) -> anyhow::Resul
             marker.serial
         );
     }
-    Ok(Some(Earlier { serial, identity }))
+    Ok(Some(EarlierBackup { serial, identity }))
 }
 
 /// An SQLite file, and the files beside it while it is open or written.
@@ -252,7 +255,7 @@ fn files(path: &Path) -> [PathBuf; 4] {
 }
 
 /// Copies all records of one moment into a new file; returns the blobs that they name.
-async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
+async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<NamedBlobs> {
     for file in files(path) {
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -270,7 +273,7 @@ async fn copy_records(source: &Records, path: &Path) -> anyhow::Result<Named> {
         if !is_there {
             source.copy_into(&target).await?;
         }
-        anyhow::Ok(Named::read(&target).await?)
+        anyhow::Ok(NamedBlobs::read(&target).await?)
     };
     let copied = copied.await;
     let closed = target.close_for_reading().await;

@@ -10,12 +10,12 @@ use anyhow::{Context, bail};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key};
 use serde::Serialize;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 use store::{BlobError, BlobStore, Records};
 
 use super::flaw::{damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name, listed};
-use crate::named_blobs::{Named, who_names};
+use crate::named_blobs::{NamedBlobs, who_names};
 
 /// A blob that records name and that could not be carried over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,7 +65,7 @@ impl CopiedBlobs {
 
 /// How to treat blobs that the target has already.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct CopyMode {
     /// Whether to hash them again; damaged ones are replaced if blobs are files.
     pub(super) is_verifying: bool,
     /// Touch those that are this old, because a sweep might come before the records do.
@@ -87,8 +87,8 @@ enum BlobResult {
 pub(super) async fn carry(
     source: &BlobStore,
     target: &BlobStore,
-    named: &Named,
-    manner: Manner,
+    named: &NamedBlobs,
+    manner: CopyMode,
     progress: &Progress,
 ) -> anyhow::Result<CopiedBlobs> {
     progress.begin_counted("copying blobs", named.count());
@@ -157,7 +157,7 @@ struct TargetBlob {
 /// Those of the named blobs of this portion that `blobs` has.
 async fn found(
     blobs: &BlobStore,
-    named: &Named,
+    named: &NamedBlobs,
     portion: Option<u8>,
 ) -> Result<HashMap<Digest, TargetBlob>, BlobError> {
     let mut found = HashMap::new();
@@ -180,7 +180,7 @@ async fn bring(
     digest: &Digest,
     expected: Option<u64>,
     found: Option<TargetBlob>,
-    manner: Manner,
+    manner: CopyMode,
     now: SystemTime,
 ) -> anyhow::Result<BlobResult> {
     if let Some(found) = found
@@ -197,14 +197,14 @@ async fn keep(
     target: &BlobStore,
     digest: &Digest,
     found: TargetBlob,
-    manner: Manner,
+    manner: CopyMode,
     now: SystemTime,
 ) -> anyhow::Result<bool> {
     if manner.is_verifying {
         match target.verify(*digest).await? {
-            Verdict::Whole => {}
-            Verdict::Missing => return Ok(false),
-            Verdict::Damaged { found } => {
+            BlobVerdict::Whole => {}
+            BlobVerdict::Missing => return Ok(false),
+            BlobVerdict::Damaged { found } => {
                 // A put does not overwrite an existing blob, so the damaged file is removed first.
                 let Some(path) = target.local_path(*digest) else {
                     bail!("{} at the target has the digest {found}", blob_name(digest));
@@ -267,7 +267,7 @@ mod tests {
     use store::BlobLocation;
 
     use super::*;
-    use crate::named_blobs::Naming;
+    use crate::named_blobs::NamedBlobsBuilder;
 
     /// Carries this many blobs, of which one is at the target already, and a missing one; divided into so many portions.
     fn check(count: u64, portions: usize) {
@@ -286,13 +286,13 @@ mod tests {
                 digests.push(source.put(bytes).await.expect("to put").digest);
             }
             target.put("of nobody".into()).await.expect("to put");
-            let mut naming = Naming::default();
+            let mut naming = NamedBlobsBuilder::default();
             let key = Key::new("other/a").expect("a key");
             let (serial, body) = (Serial(1), None);
             naming.take(&Record { key, serial, body, blobs: digests.clone() });
             let named = naming.finish(serial);
             assert_eq!(named.portions().count(), portions);
-            let manner = Manner { is_verifying: true, touched_after: None };
+            let manner = CopyMode { is_verifying: true, touched_after: None };
             let carried = carry(&source, &target, &named, manner, &Progress::on_terminal()).await;
             let carried = carried.expect("it carries");
             let lost: Vec<String> = carried.lost.iter().map(ToString::to_string).collect();

@@ -10,7 +10,7 @@ use record::Serial;
 use source::DataDirLock;
 use store::{BlobStore, DatabaseLocation, Records, RecordsOptions};
 
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 
 /// What a promotion does, or would do.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ async fn carry_out(
     note: FollowerNote,
     is_meant: bool,
 ) -> anyhow::Result<Promotion> {
-    let named = Named::read(records).await?;
+    let named = NamedBlobs::read(records).await?;
     let mut blobs_missing = 0;
     for (digest, _) in named.blobs() {
         blobs_missing += u64::from(!blobs.contains(digest).await?);

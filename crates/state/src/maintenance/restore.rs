@@ -11,10 +11,10 @@ use record::Serial;
 use source::DataDirLock;
 use store::{BlobStore, Records, RecordsOptions, RestoreError, Store};
 
-use super::copy::{CopiedBlobs, Manner, carry};
+use super::copy::{CopiedBlobs, CopyMode, carry};
 use super::{Progress, open_directory};
 use crate::identity;
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 use crate::setup;
 
 /// The outcome of a restore.
@@ -88,7 +88,7 @@ async fn bring(
     not_empty: impl Fn(RestoreError) -> anyhow::Error,
 ) -> anyhow::Result<RestoreReport> {
     progress.begin("reading records");
-    let named = Named::read(&source.records).await?;
+    let named = NamedBlobs::read(&source.records).await?;
     if named.serial == Serial::ZERO {
         bail!("there is nothing in the backup");
     }
@@ -98,7 +98,8 @@ async fn bring(
     };
     identity::claim(target, &name, Some(&named), &config.blobs()).await?;
     // Blobs of an earlier attempt may be old enough for another server's sweep.
-    let manner = Manner { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
+    let manner =
+        CopyMode { is_verifying: false, touched_after: Some(config.store.sweep_grace / 4) };
     let mut blobs = carry(&source.blobs, target, &named, manner, progress).await?;
     if !blobs.lost.is_empty() {
         blobs.name_losses(&source.records).await?;

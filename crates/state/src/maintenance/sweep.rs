@@ -12,7 +12,7 @@ use store::blobs::SweepReport;
 
 use crate::clocks;
 use crate::identity;
-use crate::named_blobs::Named;
+use crate::named_blobs::NamedBlobs;
 
 /// Fewer blobs than this are deleted without asking how many there are in all.
 const SUSPICIOUS_MIN: usize = 100;
@@ -71,7 +71,7 @@ pub async fn sweep(
     }
     // Taken first: blobs that are put from now on are young.
     let now = SystemTime::now();
-    let named = Named::read(&store.records).await?;
+    let named = NamedBlobs::read(&store.records).await?;
     if !plan.is_dry_run {
         // Older records might need the blobs that are deleted now, so they must not be used again.
         store.blobs.note_serial(named.serial).await?;

@@ -14,9 +14,9 @@ use store::{
 };
 
 use super::{Progress, existing_blobs, require};
-use crate::identity::{self, Standing};
+use crate::identity::{self, StoreMatch};
 use crate::setup;
-use crate::side_files::{self, AUR_HISTORY, AUR_HISTORY_FILES, AUR_HISTORY_WHAT, Unfit};
+use crate::side_files::{self, AUR_HISTORY, AUR_HISTORY_FILES, AUR_HISTORY_WHAT, UnusableFile};
 use crate::stored::Stored;
 use crate::text::counted;
 
@@ -171,14 +171,14 @@ async fn look_at_store(
         report.change(format!("the record `{key}` is missing: it would be made"), NAMES_STAY);
     }
     match identity::standing(store, database, location).await {
-        Ok(Standing::Named(_)) => {}
-        Ok(Standing::Nameless) => {
+        Ok(StoreMatch::Named(_)) => {}
+        Ok(StoreMatch::Nameless) => {
             let change = format!(
                 "the blobs in `{location}` do not say whose they are: the store's name would be written beside them"
             );
             report.change(change, NAMES_STAY);
         }
-        Ok(Standing::Doubtful(census)) => report.obstacles.push(format!(
+        Ok(StoreMatch::Doubtful(census)) => report.obstacles.push(format!(
             "the blobs in `{location}` do not say whose they are ({census}): they would be served, and never swept"
         )),
         Err(error) => report.obstacles.push(format!("{error:#}")),
@@ -191,7 +191,7 @@ async fn look_at_side_files(config: &Config, report: &mut UpgradeReport) -> anyh
     const MOVE_BACK: &str = "stop the server and rename it back";
     let looked_at = config.clone();
     let unfit = tokio::task::spawn_blocking(move || side_files::unfit(&looked_at)).await?;
-    for Unfit { what, path, flaw } in &unfit {
+    for UnusableFile { what, path, flaw } in &unfit {
         let path = path.display();
         let change = format!("`{path}` ({what}) is of no use ({flaw}): it would be set aside");
         report.change(change, MOVE_BACK);

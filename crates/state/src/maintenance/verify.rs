@@ -10,13 +10,13 @@ use std::fmt;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Key, Record, Serial, UnreadableRecord};
 use serde::{Serialize, Serializer};
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 use store::{BlobError, BlobStore, Intake, Store};
 
 use super::flaw::{as_text, as_texts, damaged, write_keys, wrong_size};
 use super::{AT_ONCE_MAX, Progress, blob_name, listed};
-use crate::identity::{self, Older};
-use crate::named_blobs::{Named, Naming, blobs_of_body, who_names};
+use crate::identity::{self, LostCommits};
+use crate::named_blobs::{NamedBlobs, NamedBlobsBuilder, blobs_of_body, who_names};
 use crate::stored::Stored;
 
 /// Something that is not as it should be.
@@ -115,7 +115,10 @@ pub async fn verify(
 async fn look(store: &Store, is_quick: bool, progress: &Progress) -> anyhow::Result<VerifyReport> {
     let mut report = VerifyReport::default();
     progress.begin("reading records");
-    let mut reading = Reading { stored: Intake::new(Stored::default()), naming: Naming::default() };
+    let mut reading = RecordCheck {
+        stored: Intake::new(Stored::default()),
+        naming: NamedBlobsBuilder::default(),
+    };
     let read = store.records.verify(|record| {
         progress.step();
         reading.take(record, &mut report);
@@ -143,7 +146,7 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
         (_, None) => None,
         (Some(known), Some(found)) if known == found => {
             let older = identity::older(store, &known).await?;
-            older.map(|Older { found, noted }| {
+            older.map(|LostCommits { found, noted }| {
                 format!(
                     "the records are an older copy, at serial {found}, but the blobs know that they were at serial {noted}"
                 )
@@ -159,12 +162,12 @@ async fn strangers(store: &Store) -> anyhow::Result<Option<String>> {
 }
 
 /// Records on their way through the surfaces.
-struct Reading {
+struct RecordCheck {
     stored: Intake<Stored>,
-    naming: Naming,
+    naming: NamedBlobsBuilder,
 }
 
-impl Reading {
+impl RecordCheck {
     fn take(&mut self, record: Record, report: &mut VerifyReport) {
         let kind = record.key.as_str().split('/').next().unwrap_or_default();
         match report.records.get_mut(kind) {
@@ -185,7 +188,7 @@ impl Reading {
         self.stored.take(record);
     }
 
-    fn finish(self, serial: Serial, report: &mut VerifyReport) -> Named {
+    fn finish(self, serial: Serial, report: &mut VerifyReport) -> NamedBlobs {
         let (stored, news) = self.stored.finish(serial);
         for UnreadableRecord { key, reason, .. } in news.troubles {
             report.faults.push(Fault::Record { key, flaw: format!("cannot be read: {reason}") });
@@ -202,7 +205,7 @@ impl Reading {
 
 async fn look_at_blobs(
     store: &Store,
-    named: &Named,
+    named: &NamedBlobs,
     is_quick: bool,
     progress: &Progress,
     report: &mut VerifyReport,
@@ -276,9 +279,9 @@ async fn rehash(
     while let Some((digest, verdict)) = verdicts.next().await {
         report.blobs_hashed += 1;
         let flaw = match verdict {
-            Ok(Verdict::Whole) => continue,
-            Ok(Verdict::Missing) => "is missing".to_owned(),
-            Ok(Verdict::Damaged { found }) => damaged(&found),
+            Ok(BlobVerdict::Whole) => continue,
+            Ok(BlobVerdict::Missing) => "is missing".to_owned(),
+            Ok(BlobVerdict::Damaged { found }) => damaged(&found),
             // A damaged block is a fault; if the store is unreachable, the check ends.
             Err(error) if error.is_temporary() => return Err(error.into()),
             Err(error) => format!("cannot be read: {error}"),

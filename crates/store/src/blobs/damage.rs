@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use record::Digest;
 
-use super::Verdict;
+use super::BlobVerdict;
 
 /// Blobs that are remembered by name; beyond that damage is only reported to the caller.
 const DAMAGED_MAX: usize = 10_000;
@@ -19,7 +19,7 @@ const WHOLE_MAX: usize = 65_536;
 /// What is known of the blobs' state in this process.
 #[derive(Default)]
 pub(super) struct DamageLog {
-    damaged: Mutex<BTreeMap<Digest, Verdict>>,
+    damaged: Mutex<BTreeMap<Digest, BlobVerdict>>,
     /// Files that were read to their end and had the right digest, as they were then.
     whole: Mutex<HashMap<Digest, Stamp>>,
 }
@@ -47,9 +47,9 @@ impl Stamp {
 
 impl DamageLog {
     /// Notes the verdict about a blob.
-    pub(super) fn note(&self, digest: Digest, verdict: Verdict) {
+    pub(super) fn note(&self, digest: Digest, verdict: BlobVerdict) {
         let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-        if verdict == Verdict::Whole {
+        if verdict == BlobVerdict::Whole {
             damaged.remove(&digest);
             return;
         }
@@ -68,7 +68,7 @@ impl DamageLog {
         }
         whole.insert(digest, stamp);
         drop(whole);
-        self.note(digest, Verdict::Whole);
+        self.note(digest, BlobVerdict::Whole);
     }
 
     /// Whether the file of a blob was whole, and has not been changed since.
@@ -81,7 +81,7 @@ impl DamageLog {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).contains_key(digest)
     }
 
-    pub(super) fn all(&self) -> Vec<(Digest, Verdict)> {
+    pub(super) fn all(&self) -> Vec<(Digest, BlobVerdict)> {
         let damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
         damaged.iter().map(|(digest, verdict)| (*digest, *verdict)).collect()
     }

@@ -33,7 +33,7 @@ use super::error::{BlobError, FailureKind};
 use super::highest_serial;
 use super::identity::{self, StoreIdentity};
 use super::spool::{self, CHUNK_BYTES, SpooledFile};
-use super::{BlobEntry, LAYOUT, Verdict};
+use super::{BlobEntry, BlobVerdict, LAYOUT};
 
 /// The directory's own part of a blob store; every function blocks.
 pub(super) struct Directory {
@@ -55,7 +55,7 @@ struct Anchor {
 }
 
 /// What a sweep did with one blob.
-pub(super) enum Swept {
+pub(super) enum SweepAction {
     /// The file is removed.
     Removed,
     /// It was put or touched since it was listed, or another sweep removed it.
@@ -325,7 +325,7 @@ impl Directory {
                 error.file.persist(&path).map_err(|error| error.error)
             });
             placed.map_err(|error| BlobError::io("rename a new file to", &path, error))?;
-            self.damage.note(digest, Verdict::Whole);
+            self.damage.note(digest, BlobVerdict::Whole);
         }
         self.sync_shard(&digest)?;
         // Checked again: a write into a tree that was replaced meanwhile is not acknowledged.
@@ -506,19 +506,21 @@ impl Directory {
     }
 
     /// Removes a blob that was neither put nor touched since it was listed.
-    pub(super) fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
+    pub(super) fn sweep(&self, listed: &BlobEntry) -> Result<SweepAction, BlobError> {
         let path = self.path(&listed.digest);
         self.check_identity()?;
         let _lock = self.lock_alone()?;
         let metadata = match std::fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Swept::Spared),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(SweepAction::Spared);
+            }
             found => found.map_err(|error| BlobError::io("inspect", &path, error))?,
         };
         if touched_at(&metadata, &path)? != listed.touched_at {
-            return Ok(Swept::Spared);
+            return Ok(SweepAction::Spared);
         }
         std::fs::remove_file(&path).map_err(|error| BlobError::io("remove", &path, error))?;
-        Ok(Swept::Removed)
+        Ok(SweepAction::Removed)
     }
 }
 

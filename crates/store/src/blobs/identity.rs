@@ -32,7 +32,7 @@ impl FromStr for StoreIdentity {
         match is_plain && LENGTHS.contains(&text.len()) {
             true => Ok(StoreIdentity(text.to_owned())),
             false => {
-                let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
+                let shown: String = record::excerpt(&text, 80).escape_default().to_string();
                 Err(StoreIdentityError(shown))
             }
         }
@@ -57,8 +57,7 @@ impl StoreIdentity {
         // Without its newline it is cut, and may be the start of another name.
         let name = text.strip_suffix('\n').unwrap_or_default();
         name.parse().map_err(|_: StoreIdentityError| {
-            let shown =
-                StoreIdentityError(text.chars().take(80).flat_map(char::escape_default).collect());
+            let shown = StoreIdentityError(record::excerpt(&text, 80).escape_default().to_string());
             BlobError::Away { place: place.to_owned(), flaw: shown.to_string() }
         })
     }

@@ -47,7 +47,7 @@ use object_store::{
 use record::{Digest, Hasher};
 
 use super::BlobEntry;
-use super::directory::Swept;
+use super::directory::SweepAction;
 use super::error::{BlobError, FailureKind, SPOOL, blocking};
 use super::identity::StoreIdentity;
 use super::spool::CHUNK_BYTES;
@@ -56,7 +56,7 @@ use super::sweep::is_young;
 /// Bytes as they are read; nothing follows an error.
 pub type BlobStream = BoxStream<'static, Result<Bytes, BlobError>>;
 
-pub use self::cache::{ObjectCache, Trimmed};
+pub use self::cache::{ObjectCache, TrimReport};
 
 /// The object store's own part of a blob store.
 pub(super) struct Objects {
@@ -366,7 +366,7 @@ impl Objects {
     }
 
     /// Deletes a blob that was neither put nor touched since it was listed.
-    pub(super) async fn sweep(&self, listed: &BlobEntry) -> Result<Swept, BlobError> {
+    pub(super) async fn sweep(&self, listed: &BlobEntry) -> Result<SweepAction, BlobError> {
         let begun = Instant::now();
         let marker = self.key(&format!("doomed/{}/{}", listed.digest, unique()));
         let written = self.store.put(&marker, PutPayload::new()).await;
@@ -380,16 +380,16 @@ impl Objects {
             }
             _ => false,
         };
-        let mut outcome = Ok(Swept::Spared);
+        let mut outcome = Ok(SweepAction::Spared);
         if is_doomed {
             let left = DELETE_SECONDS_MAX.saturating_sub(begun.elapsed());
             let Ok(deleted) = tokio::time::timeout(left, self.delete(&key)).await else {
                 // The request may still arrive: the marker stays, for puts to wait.
                 let place = self.place(&key);
                 tracing::warn!(place, "the object store took too long to delete a blob");
-                return Ok(Swept::Spared);
+                return Ok(SweepAction::Spared);
             };
-            outcome = deleted.map(|()| Swept::Removed);
+            outcome = deleted.map(|()| SweepAction::Removed);
         }
         self.delete(&marker).await?;
         found?;

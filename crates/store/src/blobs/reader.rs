@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::{Digest, Hasher};
 
-use super::Verdict;
+use super::BlobVerdict;
 use super::damage::{DamageLog, Stamp};
 use super::error::{BlobError, blocking};
 use super::object::{BlobStream, Objects};
@@ -128,11 +128,11 @@ impl BlobReader {
         if found == self.digest {
             match &self.source {
                 Source::File(_, _, stamp) => self.damage.note_whole(found, *stamp),
-                Source::Object(_) => self.damage.note(found, Verdict::Whole),
+                Source::Object(_) => self.damage.note(found, BlobVerdict::Whole),
             }
             return Ok(());
         }
-        self.damage.note(self.digest, Verdict::Damaged { found });
+        self.damage.note(self.digest, BlobVerdict::Damaged { found });
         let place = match &self.source {
             Source::File(_, place, _) => place.to_string(),
             Source::Object(objects) => objects.place_of(&self.digest),

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
 
-use super::directory::Swept;
+use super::directory::SweepAction;
 use super::error::{BlobError, blocking};
 use super::{Backend, BlobEntry, BlobStore};
 
@@ -87,11 +87,11 @@ impl BlobStore {
         report: &mut SweepReport,
     ) -> Result<(), BlobError> {
         let mut count = |size_bytes, swept| match swept {
-            Swept::Removed => {
+            SweepAction::Removed => {
                 report.deleted += 1;
                 report.bytes_freed += size_bytes;
             }
-            Swept::Spared => report.spared += 1,
+            SweepAction::Spared => report.spared += 1,
         };
         match &self.backend {
             Backend::Directory(directory) => {

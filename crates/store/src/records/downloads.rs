@@ -19,7 +19,7 @@ use sqlx::{
 use tokio::time::Instant;
 
 use super::error::{Cause, is_damage};
-use super::pools::Numbered;
+use super::pools::NumberedPool;
 use super::reader::within;
 use super::{Engine, Records, postgres, sqlite};
 
@@ -92,11 +92,11 @@ impl From<sqlx::Error> for DownloadsError {
 
 /// The counts of a store.
 pub struct Downloads {
-    kept: Kept,
+    kept: CountsPlace,
     timeout: Duration,
 }
 
-enum Kept {
+enum CountsPlace {
     File(File),
     Table(Records),
 }
@@ -116,9 +116,9 @@ impl Downloads {
         let kept = match &records.shared.engine {
             Engine::Sqlite { path, .. } => {
                 let path = Downloads::file_beside(path);
-                Kept::File(File { path, open: Mutex::default() })
+                CountsPlace::File(File { path, open: Mutex::default() })
             }
-            Engine::Postgres { .. } => Kept::Table(records.clone()),
+            Engine::Postgres { .. } => CountsPlace::Table(records.clone()),
         };
         Downloads { kept, timeout: records.shared.options.database_timeout }
     }
@@ -133,8 +133,8 @@ impl Downloads {
     /// The file of the counts, if it is one.
     pub fn file(&self) -> Option<&Path> {
         match &self.kept {
-            Kept::File(file) => Some(&file.path),
-            Kept::Table(_) => None,
+            CountsPlace::File(file) => Some(&file.path),
+            CountsPlace::Table(_) => None,
         }
     }
 
@@ -147,10 +147,10 @@ impl Downloads {
         counts.sort_unstable();
         let deadline = Instant::now() + self.timeout * 2;
         match &self.kept {
-            Kept::File(file) => {
+            CountsPlace::File(file) => {
                 Table(file.opened(self.timeout).await?).add(&counts, ADD_SQLITE, deadline).await
             }
-            Kept::Table(records) => {
+            CountsPlace::Table(records) => {
                 let pool = reader(records)?.pool();
                 within(deadline, make_table(&pool)).await?;
                 Table(pool).add(&counts, ADD_POSTGRES, deadline).await
@@ -170,15 +170,15 @@ impl Downloads {
         versions_max: i64,
     ) -> Result<ProjectDownloads, DownloadsError> {
         match &self.kept {
-            Kept::File(file) => {
+            CountsPlace::File(file) => {
                 let Some(table) = file.table(self.timeout).await? else {
                     return Ok(ProjectDownloads::default());
                 };
                 let read = table.of_project(stage, project, since, versions_max);
                 Ok(within(Instant::now() + self.timeout, read).await?)
             }
-            Kept::Table(records) => {
-                let read = |Numbered { pool, .. }: Numbered<Postgres>| async move {
+            CountsPlace::Table(records) => {
+                let read = |NumberedPool { pool, .. }: NumberedPool<Postgres>| async move {
                     match has_table(&pool).await? {
                         true => Table(pool).of_project(stage, project, since, versions_max).await,
                         false => Ok(ProjectDownloads::default()),
@@ -201,11 +201,11 @@ impl Downloads {
     ) -> Result<Vec<(String, String)>, DownloadsError> {
         let deadline = Instant::now() + UPKEEP_TIMEOUT;
         let found = match &self.kept {
-            Kept::File(file) => match file.table(self.timeout).await? {
+            CountsPlace::File(file) => match file.table(self.timeout).await? {
                 Some(table) => within(deadline, table.projects_after(stage, project, most)).await?,
                 None => Vec::new(),
             },
-            Kept::Table(records) => match table(records).await? {
+            CountsPlace::Table(records) => match table(records).await? {
                 Some(table) => within(deadline, table.projects_after(stage, project, most)).await?,
                 None => Vec::new(),
             },
@@ -220,12 +220,12 @@ impl Downloads {
     pub async fn forget(&self, stage: &str, project: Option<&str>) -> Result<(), DownloadsError> {
         let deadline = Instant::now() + UPKEEP_TIMEOUT;
         match &self.kept {
-            Kept::File(file) => {
+            CountsPlace::File(file) => {
                 if let Some(table) = file.table(self.timeout).await? {
                     within(deadline, table.forget(stage, project)).await?;
                 }
             }
-            Kept::Table(records) => {
+            CountsPlace::Table(records) => {
                 if let Some(table) = table(records).await? {
                     within(deadline, table.forget(stage, project)).await?;
                 }
@@ -241,12 +241,12 @@ impl Downloads {
     pub async fn forget_before(&self, day: i64) -> Result<(), DownloadsError> {
         let deadline = Instant::now() + UPKEEP_TIMEOUT;
         match &self.kept {
-            Kept::File(file) => {
+            CountsPlace::File(file) => {
                 if let Some(table) = file.table(self.timeout).await? {
                     within(deadline, table.forget_before(day)).await?;
                 }
             }
-            Kept::Table(records) => {
+            CountsPlace::Table(records) => {
                 if let Some(table) = table(records).await? {
                     within(deadline, table.forget_before(day)).await?;
                 }
@@ -257,7 +257,7 @@ impl Downloads {
 
     /// Closes the file of the counts, so that it may be moved away; whatever is asked next opens it again.
     pub async fn let_go(&self) {
-        let Kept::File(File { open, .. }) = &self.kept else { return };
+        let CountsPlace::File(File { open, .. }) = &self.kept else { return };
         let pool = open.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(pool) = pool {
             pool.close().await;
@@ -311,7 +311,7 @@ fn reader(records: &Records) -> Result<&postgres::Reader, DownloadsError> {
 /// The table, if it is there.
 async fn table(records: &Records) -> Result<Option<Table<Postgres>>, DownloadsError> {
     let reader = reader(records)?;
-    let looking = |Numbered { pool, .. }: Numbered<Postgres>| async move {
+    let looking = |NumberedPool { pool, .. }: NumberedPool<Postgres>| async move {
         Ok(has_table(&pool).await?.then_some(Table(pool)))
     };
     Ok(reader.ask(looking).await?)

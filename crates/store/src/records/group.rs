@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use record::{Batch, Expected, Key, KeyState, Mismatch, Serial};
 
 use super::error::CommitError;
-use super::rows::State;
-use super::seen::Seen;
+use super::observed_store::ObservedStore;
+use super::rows::KeyRow;
 
 /// An outcome for each batch of a group, and the serial after it; or why all failed.
 pub(super) type GroupOutcome = Result<(Vec<Result<Serial, CommitError>>, Serial), CommitError>;
@@ -26,18 +26,18 @@ pub(super) struct States<'a> {
 
 /// The decisions about a group.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct GroupPlan<'a> {
     /// One for each batch, in order.
     pub(super) outcomes: Vec<Result<Serial, CommitError>>,
     /// The rows to write, each key once. If empty, there is nothing to commit.
-    pub(super) rows: Vec<Row<'a>>,
+    pub(super) rows: Vec<RecordRow<'a>>,
     /// The serial after the group.
     pub(super) serial: Serial,
 }
 
 /// A row to write.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Row<'a> {
+pub(super) struct RecordRow<'a> {
     pub(super) key: &'a str,
     pub(super) serial: i64,
     pub(super) body: Option<&'a [u8]>,
@@ -46,7 +46,7 @@ pub(super) struct Row<'a> {
 }
 
 /// The keys that a group's outcome depends on, each once, that of `seen` among them.
-pub(super) fn keys<'a>(batches: &[&'a Batch], seen: &'a Seen) -> Vec<&'a str> {
+pub(super) fn keys<'a>(batches: &[&'a Batch], seen: &'a ObservedStore) -> Vec<&'a str> {
     let mut keys: Vec<&str> = batches
         .iter()
         .flat_map(|batch| {
@@ -64,7 +64,7 @@ pub(super) fn keys<'a>(batches: &[&'a Batch], seen: &'a Seen) -> Vec<&'a str> {
 /// the store's serial; without such keys, one row with the serial alone.
 pub(super) fn states<'a, 'r>(
     keys: &[&'a str],
-    rows: impl Iterator<Item = Result<State<'r>, sqlx::Error>>,
+    rows: impl Iterator<Item = Result<KeyRow<'r>, sqlx::Error>>,
 ) -> Result<States<'a>, sqlx::Error> {
     let mut states = None;
     for row in rows {
@@ -83,14 +83,18 @@ pub(super) fn states<'a, 'r>(
 
 /// Decides `batches` one after the other, each on the state that the earlier ones leave. If the store lacks what was `seen`,
 /// all fail.
-pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -> Plan<'a> {
+pub(super) fn plan<'a>(
+    batches: &[&'a Batch],
+    seen: &ObservedStore,
+    states: States<'a>,
+) -> GroupPlan<'a> {
     let States { mut serial, is_anchored, mut found } = states;
     let marked = found.get(seen.key()).map(|found| found.serial);
     if let Err(rewound) = seen.check(serial, marked, is_anchored) {
         let outcomes = batches.iter().map(|_| Err(rewound.into())).collect();
-        return Plan { outcomes, rows: Vec::new(), serial };
+        return GroupPlan { outcomes, rows: Vec::new(), serial };
     }
-    let mut latest: HashMap<&str, Row<'a>> = HashMap::new();
+    let mut latest: HashMap<&str, RecordRow<'a>> = HashMap::new();
     let mut outcomes = Vec::with_capacity(batches.len());
     for &batch in batches {
         if let Some(mismatch) = mismatch(batch, &found) {
@@ -106,7 +110,7 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
         for write in &batch.writes {
             let key = write.key.as_str();
             found.insert(key, KeyState { serial, is_present: write.body.is_some() });
-            let row = Row {
+            let row = RecordRow {
                 key,
                 serial: serial.0.cast_signed(),
                 body: write.body.as_deref(),
@@ -116,10 +120,10 @@ pub(super) fn plan<'a>(batches: &[&'a Batch], seen: &Seen, states: States<'a>) -
         }
         outcomes.push(Ok(serial));
     }
-    let mut rows: Vec<Row<'a>> = latest.into_values().collect();
+    let mut rows: Vec<RecordRow<'a>> = latest.into_values().collect();
     // In the order of the keys, so that pages are touched in order, and equal groups write the same rows.
     rows.sort_unstable_by_key(|row| row.key);
-    Plan { outcomes, rows, serial }
+    GroupPlan { outcomes, rows, serial }
 }
 
 fn mismatch(batch: &Batch, found: &HashMap<&str, KeyState>) -> Option<Mismatch> {
@@ -145,7 +149,7 @@ pub(super) fn bytes_of(batch: &Batch) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::error::Rewound;
-    use super::super::seen::Mark;
+    use super::super::observed_store::Mark;
     use super::*;
 
     /// Batches as `key=body key!` (put, delete), each with the expectation after `?`:
@@ -153,11 +157,11 @@ mod tests {
     /// 3 and `b` deleted by 5.
     #[track_caller]
     fn check(batches: &[&str], expected: &str) {
-        check_seen(Seen::default(), batches, expected);
+        check_seen(ObservedStore::default(), batches, expected);
     }
 
     #[track_caller]
-    fn check_seen(seen: Seen, batches: &[&str], expected: &str) {
+    fn check_seen(seen: ObservedStore, batches: &[&str], expected: &str) {
         let batches: Vec<Batch> = batches.iter().map(|text| batch(text)).collect();
         let batches: Vec<&Batch> = batches.iter().collect();
         let found = [("a", 3, true), ("b", 5, false)].map(|(key, serial, is_present)| {
@@ -171,7 +175,7 @@ mod tests {
             Err(CommitError::Mismatch(mismatch)) => format!("{}!", mismatch.key),
             Err(error) => error.to_string(),
         };
-        let row = |row: &Row<'_>| {
+        let row = |row: &RecordRow<'_>| {
             let body = row.body.map_or("-".into(), String::from_utf8_lossy);
             format!("{}@{}:{body}", row.key, row.serial)
         };
@@ -241,9 +245,9 @@ mod tests {
         assert_eq!(keys(&batches.iter().collect::<Vec<_>>(), &seen), ["a", "b", "c", "z"]);
     }
 
-    fn seen(key: &str, serial: u64) -> Seen {
+    fn seen(key: &str, serial: u64) -> ObservedStore {
         let mark = Mark { key: Key::new(key).expect("a key"), serial: Serial(serial) };
-        Seen { serial: Serial(serial), mark: Some(mark), ..Seen::default() }
+        ObservedStore { serial: Serial(serial), mark: Some(mark), ..ObservedStore::default() }
     }
 
     #[test]

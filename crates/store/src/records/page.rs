@@ -1,28 +1,28 @@
 //! Records page by page, for a reader that is slow or far away.
 //!
-//! a [`Place`] -> [`Records::page_after`] -> a [`Page`], and the place after it. Each page is a transaction of its own, so that no
+//! a [`PagePosition`] -> [`Records::page_after`] -> a [`Page`], and the place after it. Each page is a transaction of its own, so that no
 //! reader keeps one open. A record that is written again meanwhile moves to a later serial, and so to a later page: what all
 //! pages up to the [last](Page::is_last) add up to is the store at [`Page::serial`], though no page alone is.
 
 use record::{Key, Record, Serial};
 
 use super::error::ReadError;
-use super::seen::Seen;
+use super::observed_store::ObservedStore;
 use super::{Engine, Records};
 
 /// Where a page begins: after this record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PagePosition {
     /// The serial of the record.
     pub serial: Serial,
     /// Its key; `None` stands before all keys that are written under the next serial.
     pub key: Option<Key>,
 }
 
-impl Place {
+impl PagePosition {
     /// After all records of that serial.
-    pub fn after(serial: Serial) -> Place {
-        Place { serial, key: None }
+    pub fn after(serial: Serial) -> PagePosition {
+        PagePosition { serial, key: None }
     }
 
     /// The bounds of the statement: records of `.0` after the key `.1`, and later ones.
@@ -45,7 +45,7 @@ pub struct Page {
     /// Whether there were no more.
     pub is_last: bool,
     /// Where the next page begins.
-    pub next: Place,
+    pub next: PagePosition,
 }
 
 /// How much a page has at most; a single record may be larger.
@@ -58,15 +58,15 @@ pub struct PageSize {
 }
 
 /// Gathers a page.
-pub(super) struct Gathering {
+pub(super) struct PageBuilder {
     records: Vec<Record>,
     size: PageSize,
     bytes: usize,
 }
 
-impl Gathering {
-    pub(super) fn new(size: PageSize) -> Gathering {
-        Gathering { records: Vec::new(), size, bytes: 0 }
+impl PageBuilder {
+    pub(super) fn new(size: PageSize) -> PageBuilder {
+        PageBuilder { records: Vec::new(), size, bytes: 0 }
     }
 
     /// Takes the next record, if there is room for it.
@@ -81,11 +81,11 @@ impl Gathering {
     }
 
     /// The page of a store at `serial`; `is_cut`: a record had no room.
-    pub(super) fn finish(self, from: &Place, serial: Serial, is_cut: bool) -> Page {
+    pub(super) fn finish(self, from: &PagePosition, serial: Serial, is_cut: bool) -> Page {
         let is_last = !is_cut && self.records.len() < self.size.records_max;
         let next = match self.records.last() {
-            _ if is_last => Place::after(serial),
-            Some(last) => Place { serial: last.serial, key: Some(last.key.clone()) },
+            _ if is_last => PagePosition::after(serial),
+            Some(last) => PagePosition { serial: last.serial, key: Some(last.key.clone()) },
             None => from.clone(),
         };
         Page { records: self.records, serial, is_last, next }
@@ -97,8 +97,12 @@ impl Records {
     ///
     /// # Errors
     /// [`ReadError`].
-    pub async fn page_after(&self, place: &Place, size: PageSize) -> Result<Page, ReadError> {
-        let seen: Seen = self.shared.wake.seen();
+    pub async fn page_after(
+        &self,
+        place: &PagePosition,
+        size: PageSize,
+    ) -> Result<Page, ReadError> {
+        let seen: ObservedStore = self.shared.wake.seen();
         let page = match &self.shared.engine {
             Engine::Sqlite { reader, .. } => reader.page_after(place, size, &seen).await,
             Engine::Postgres { reader, .. } => reader.page_after(place, size, &seen).await,

@@ -15,30 +15,30 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Pools<DB: Database> {
     open: Box<dyn Fn() -> Pool<DB> + Send + Sync>,
-    current: watch::Sender<Numbered<DB>>,
+    current: watch::Sender<NumberedPool<DB>>,
     is_closed: AtomicBool,
 }
 
 /// A pool, and the how manieth it is.
-pub(super) struct Numbered<DB: Database> {
+pub(super) struct NumberedPool<DB: Database> {
     pub(super) number: u64,
     pub(super) pool: Pool<DB>,
 }
 
-impl<DB: Database> Clone for Numbered<DB> {
+impl<DB: Database> Clone for NumberedPool<DB> {
     fn clone(&self) -> Self {
-        Numbered { number: self.number, pool: self.pool.clone() }
+        NumberedPool { number: self.number, pool: self.pool.clone() }
     }
 }
 
 impl<DB: Database> Pools<DB> {
     /// Pools that `open` makes; nothing connects yet.
     pub(super) fn new(open: impl Fn() -> Pool<DB> + Send + Sync + 'static) -> Pools<DB> {
-        let current = watch::Sender::new(Numbered { number: 0, pool: open() });
+        let current = watch::Sender::new(NumberedPool { number: 0, pool: open() });
         Pools { open: Box::new(open), current, is_closed: AtomicBool::new(false) }
     }
 
-    pub(super) fn current(&self) -> Numbered<DB> {
+    pub(super) fn current(&self) -> NumberedPool<DB> {
         self.current.borrow().clone()
     }
 
@@ -48,7 +48,7 @@ impl<DB: Database> Pools<DB> {
         self.current.send_if_modified(|current| {
             let is_current = current.number == number && !self.is_closed.load(Relaxed);
             if is_current {
-                let next = Numbered { number: number + 1, pool: (self.open)() };
+                let next = NumberedPool { number: number + 1, pool: (self.open)() };
                 old = Some(std::mem::replace(current, next));
             }
             is_current

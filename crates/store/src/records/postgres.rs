@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{Cause, CommitError, OpenError, ReadError, commit_error, open_error};
-use super::group::{self, GroupOutcome, Plan, Row};
-use super::pools::{Numbered, Pools};
+use super::group::{self, GroupOutcome, GroupPlan, RecordRow};
+use super::observed_store::ObservedStore;
+use super::pools::{NumberedPool, Pools};
 use super::presence;
 use super::reader::{is_silence, within};
 use super::rows;
-use super::seen::Seen;
 use super::wake::Wake;
 
 /// The steps from nothing to today's layout; a step is never changed once released.
@@ -90,11 +90,11 @@ pub(super) struct Writer {
 }
 
 /// The outcomes of a group's batches, and the serial after it.
-type Written = (Vec<Result<Serial, CommitError>>, Serial);
+type GroupResult = (Vec<Result<Serial, CommitError>>, Serial);
 
 /// What became of a COMMIT that was not answered.
-enum Settled {
-    Written(Written),
+enum CommitOutcome {
+    Written(GroupResult),
     /// Nothing was written, and this was the error.
     Not(sqlx::Error),
 }
@@ -104,7 +104,7 @@ enum Failure {
     /// Before COMMIT was sent: nothing is written.
     Before(sqlx::Error),
     /// During COMMIT: this may be written.
-    During(sqlx::Error, Written),
+    During(sqlx::Error, GroupResult),
 }
 
 /// Connects, and brings the layout to today's; any number of processes may do so at once.
@@ -278,7 +278,11 @@ pub(super) async fn lock_layout(connection: &mut PgConnection) -> Result<(), sql
 
 impl Writer {
     /// Writes the batches in one transaction. While it is certain that nothing was written, a lost connection costs only time.
-    pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
+    pub(super) async fn commit(
+        &mut self,
+        batches: &[&Batch],
+        seen: &ObservedStore,
+    ) -> GroupOutcome {
         let give_up_at = Instant::now() + self.timeout * 2;
         let mut attempts = 0;
         loop {
@@ -297,9 +301,11 @@ impl Writer {
                 Err(Failure::Before(error)) if may_repeat && is_connection_lost(&error) => error,
                 Err(Failure::Before(error)) => return Err(commit_error(&error)),
                 Err(Failure::During(error, written)) => match self.settle(error, written).await? {
-                    Settled::Written(written) => return Ok(written),
-                    Settled::Not(error) if may_repeat => error,
-                    Settled::Not(error) => return Err(CommitError::Unavailable(Cause::new(error))),
+                    CommitOutcome::Written(written) => return Ok(written),
+                    CommitOutcome::Not(error) if may_repeat => error,
+                    CommitOutcome::Not(error) => {
+                        return Err(CommitError::Unavailable(Cause::new(error)));
+                    }
                 },
             };
             tracing::info!(%error, "the connection for writes was lost; connecting again");
@@ -321,8 +327,8 @@ impl Writer {
         &mut self,
         mut connection: PgConnection,
         batches: &[&Batch],
-        seen: &Seen,
-    ) -> Result<Written, Failure> {
+        seen: &ObservedStore,
+    ) -> Result<GroupResult, Failure> {
         lock(&mut connection, self.timeout).await.map_err(Failure::Before)?;
         let write = write(&mut connection, &self.id, batches, seen, self.timeout);
         let plan = write.await.map_err(Failure::Before)?;
@@ -342,14 +348,18 @@ impl Writer {
     }
 
     /// Finds out what became of a COMMIT that was not answered.
-    async fn settle(&self, error: sqlx::Error, written: Written) -> Result<Settled, CommitError> {
+    async fn settle(
+        &self,
+        error: sqlx::Error,
+        written: GroupResult,
+    ) -> Result<CommitOutcome, CommitError> {
         tracing::warn!(%error, serial = %written.1, "a commit was not answered; asking the database whether it was made");
         // Twice the timeout: after one the server has ended the session that was cut off.
         let deadline = Instant::now() + self.timeout * 2;
         loop {
             match within(deadline, self.last_serial()).await {
-                Ok(last) if last == Some(written.1) => return Ok(Settled::Written(written)),
-                Ok(_) => return Ok(Settled::Not(error)),
+                Ok(last) if last == Some(written.1) => return Ok(CommitOutcome::Written(written)),
+                Ok(_) => return Ok(CommitOutcome::Not(error)),
                 Err(still) if Instant::now() >= deadline => {
                     tracing::error!(error = %still, serial = %written.1, "a commit's outcome is unknown");
                     return Err(CommitError::OutcomeUnknown(Cause::new(error)));
@@ -424,9 +434,9 @@ async fn write<'a>(
     connection: &mut PgConnection,
     writer: &str,
     batches: &[&'a Batch],
-    seen: &'a Seen,
+    seen: &'a ObservedStore,
     timeout: Duration,
-) -> Result<Plan<'a>, sqlx::Error> {
+) -> Result<GroupPlan<'a>, sqlx::Error> {
     let keys = group::keys(batches, seen);
     let (anchor, name) = seen.anchor();
     let states = sqlx::query(
@@ -473,7 +483,7 @@ const WRITE_GROUP: &str = "\
 /// `statement` with `rows` bound as four arrays, `$1` to `$4`.
 fn with_rows(
     statement: &'static str,
-    rows: &[Row<'_>],
+    rows: &[RecordRow<'_>],
 ) -> sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments> {
     let keys: Vec<&str> = rows.iter().map(|row| row.key).collect();
     let serials: Vec<i64> = rows.iter().map(|row| row.serial).collect();
@@ -508,7 +518,7 @@ impl Restore {
     }
 
     /// Writes `rows`; a key that is there already is an error.
-    pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
+    pub(super) async fn insert(&mut self, rows: &[RecordRow<'_>]) -> Result<(), sqlx::Error> {
         let statement = "INSERT INTO larder_records (key, serial, body, blobs) \
                          SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bytea[])";
         with_rows(statement, rows).execute(&mut self.connection).await?;
@@ -538,7 +548,7 @@ impl Reader {
 
     /// What time it is for the database.
     pub(super) async fn now(&self) -> Result<SystemTime, ReadError> {
-        let row = self.ask(|Numbered { pool, .. }| async move {
+        let row = self.ask(|NumberedPool { pool, .. }| async move {
             let mut connection = pool.acquire().await?;
             let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_is_in_recovery()";
             sqlx::query(now).fetch_one(&mut *connection).await

@@ -13,21 +13,21 @@ pub(super) trait Sink: Send {
 }
 
 /// Why reading into a sink ended early.
-pub(super) enum Stop<E> {
+pub(super) enum ReadStop<E> {
     Read(ReadError),
     Sink(E),
 }
 
-impl<E, R: Into<ReadError>> From<R> for Stop<E> {
-    fn from(error: R) -> Stop<E> {
-        Stop::Read(error.into())
+impl<E, R: Into<ReadError>> From<R> for ReadStop<E> {
+    fn from(error: R) -> ReadStop<E> {
+        ReadStop::Read(error.into())
     }
 }
 
 /// A function as a sink that never refuses.
-pub(super) struct Each<F>(pub(super) F);
+pub(super) struct EachRecord<F>(pub(super) F);
 
-impl<F: FnMut(Record) + Send> Sink for Each<F> {
+impl<F: FnMut(Record) + Send> Sink for EachRecord<F> {
     type Error = Infallible;
 
     async fn take(&mut self, record: Record) -> Result<(), Infallible> {

@@ -12,13 +12,13 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{Cause, ReadError};
-use super::page::{Gathering, Page, PageSize, Place};
-use super::pools::{Numbered, Pools};
-use super::read::{Sink, Stop};
+use super::observed_store::ObservedStore;
+use super::page::{Page, PageBuilder, PagePosition, PageSize};
+use super::pools::{NumberedPool, Pools};
+use super::read::{ReadStop, Sink};
 use super::rows::{
     self, FIRST_RECORD, PAGE_AFTER, RECORD, RECORDS_AFTER, SERIAL, SERIAL_AND_HIGHEST,
 };
-use super::seen::Seen;
 use super::watch::Watch;
 
 /// Connections that read.
@@ -38,7 +38,7 @@ pub(super) struct Reader<DB: Database> {
 }
 
 /// One moment of the store, while it is read.
-struct Moment<DB: Database> {
+struct ReadTransaction<DB: Database> {
     /// The number of the pool.
     number: u64,
     transaction: Transaction<'static, DB>,
@@ -58,40 +58,40 @@ where
     for<'q> &'q [u8]: Decode<'q, DB> + Encode<'q, DB> + Type<DB>,
 {
     /// Begins to read one moment of the store, which has what was `seen`.
-    async fn begin_reading(&self, seen: &Seen) -> Result<Moment<DB>, ReadError> {
+    async fn begin_reading(&self, seen: &ObservedStore) -> Result<ReadTransaction<DB>, ReadError> {
         self.check_file()?;
-        let begun = self.ask(|Numbered { number, pool }| async move {
+        let begun = self.ask(|NumberedPool { number, pool }| async move {
             let mut transaction = pool.begin_with(self.begin).await?;
             let row = self.serials(seen).fetch_one(&mut *transaction).await?;
             Ok((number, transaction, row))
         });
         let (number, transaction, row) = begun.await?;
-        Ok(Moment { number, transaction, serial: rows::checked_serial_of(&row, seen)? })
+        Ok(ReadTransaction { number, transaction, serial: rows::checked_serial_of(&row, seen)? })
     }
 
     pub(super) async fn read_after<S: Sink>(
         &self,
         after: Serial,
-        seen: &Seen,
+        seen: &ObservedStore,
         sink: &mut S,
-    ) -> Result<Serial, Stop<S::Error>> {
-        let Moment { number, mut transaction, serial } = self.begin_reading(seen).await?;
+    ) -> Result<Serial, ReadStop<S::Error>> {
+        let ReadTransaction { number, mut transaction, serial } = self.begin_reading(seen).await?;
         let mut rows =
             sqlx::query(RECORDS_AFTER).bind(after.0.cast_signed()).fetch(&mut *transaction);
         while let Some(row) = self.patiently(number, rows.try_next()).await? {
-            sink.take(rows::record_of(&row)?).await.map_err(Stop::Sink)?;
+            sink.take(rows::record_of(&row)?).await.map_err(ReadStop::Sink)?;
         }
         Ok(serial)
     }
 
     pub(super) async fn page_after(
         &self,
-        place: &Place,
+        place: &PagePosition,
         size: PageSize,
-        seen: &Seen,
+        seen: &ObservedStore,
     ) -> Result<Page, ReadError> {
-        let Moment { number, mut transaction, serial } = self.begin_reading(seen).await?;
-        let mut gathering = Gathering::new(size);
+        let ReadTransaction { number, mut transaction, serial } = self.begin_reading(seen).await?;
+        let mut gathering = PageBuilder::new(size);
         let mut is_cut = false;
         {
             let (after, key) = place.bounds();
@@ -110,7 +110,7 @@ where
 
     pub(super) async fn record(&self, key: &Key) -> Result<Option<Record>, ReadError> {
         self.check_file()?;
-        let row = self.ask(|Numbered { pool, .. }| async move {
+        let row = self.ask(|NumberedPool { pool, .. }| async move {
             let mut connection = pool.acquire().await?;
             sqlx::query(RECORD).bind(key.as_str()).fetch_optional(&mut *connection).await
         });
@@ -120,7 +120,7 @@ where
 
     pub(super) async fn serial(&self) -> Result<Serial, ReadError> {
         self.check_file()?;
-        let row = self.ask(|Numbered { pool, .. }| async move {
+        let row = self.ask(|NumberedPool { pool, .. }| async move {
             let mut connection = pool.acquire().await?;
             sqlx::query(SERIAL).fetch_one(&mut *connection).await
         });
@@ -128,16 +128,19 @@ where
     }
 
     /// The store's serial, if the store has what was `seen`.
-    pub(super) async fn look(&self, seen: &Seen) -> Result<Serial, ReadError> {
+    pub(super) async fn look(&self, seen: &ObservedStore) -> Result<Serial, ReadError> {
         self.check_file()?;
-        let row = self.ask(|Numbered { pool, .. }| async move {
+        let row = self.ask(|NumberedPool { pool, .. }| async move {
             let mut connection = pool.acquire().await?;
             self.serials(seen).fetch_one(&mut *connection).await
         });
         rows::checked_serial_of(&row.await?, seen)
     }
 
-    pub(super) fn serials<'q>(&self, seen: &'q Seen) -> sqlx::query::Query<'q, DB, DB::Arguments> {
+    pub(super) fn serials<'q>(
+        &self,
+        seen: &'q ObservedStore,
+    ) -> sqlx::query::Query<'q, DB, DB::Arguments> {
         let (anchor, name) = seen.anchor();
         sqlx::query(self.serials).bind(seen.key()).bind(anchor).bind(name)
     }
@@ -145,7 +148,7 @@ where
     /// Asks something that is answered at once. If it is not, the pool is thrown away, and it is asked once more.
     pub(super) async fn ask<T, F>(
         &self,
-        question: impl Fn(Numbered<DB>) -> F,
+        question: impl Fn(NumberedPool<DB>) -> F,
     ) -> Result<T, sqlx::Error>
     where
         F: Future<Output = Result<T, sqlx::Error>>,

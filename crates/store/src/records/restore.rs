@@ -6,8 +6,8 @@
 use record::{Record, Serial};
 
 use super::error::{Cause, CommitError, RestoreError, commit_error};
-use super::group::Row;
-use super::read::{Sink, Stop};
+use super::group::RecordRow;
+use super::read::{ReadStop, Sink};
 use super::{Engine, Records, postgres, sqlite};
 
 /// Records that are written at once.
@@ -100,7 +100,7 @@ impl<'a> Restore<'a> {
     }
 
     async fn write(&mut self) -> Result<(), RestoreError> {
-        let rows: Vec<Row<'_>> = self.chunk.iter().map(row).collect();
+        let rows: Vec<RecordRow<'_>> = self.chunk.iter().map(row).collect();
         let written = match &mut self.engine {
             RestoreEngine::Sqlite(engine) => engine.insert(&rows).await,
             RestoreEngine::Postgres(engine) => engine.insert(&rows).await,
@@ -112,8 +112,8 @@ impl<'a> Restore<'a> {
     }
 }
 
-pub(super) fn row(record: &Record) -> Row<'_> {
-    Row {
+pub(super) fn row(record: &Record) -> RecordRow<'_> {
+    RecordRow {
         key: record.key.as_str(),
         serial: record.serial.0.cast_signed(),
         body: record.body.as_deref(),
@@ -138,8 +138,8 @@ pub(super) async fn copy(from: &Records, to: &Records) -> Result<Serial, Restore
     let mut restore = Restore::begin(to).await?;
     let read = from.read_into(Serial::ZERO, &mut restore).await;
     let serial = read.map_err(|stop| match stop {
-        Stop::Read(error) => RestoreError::Read(error),
-        Stop::Sink(error) => error,
+        ReadStop::Read(error) => RestoreError::Read(error),
+        ReadStop::Sink(error) => error,
     })?;
     restore.finish(serial).await?;
     Ok(serial)

@@ -5,7 +5,7 @@ use record::{Digest, Key, KeyState, Record, Serial};
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
 use super::error::ReadError;
-use super::seen::Seen;
+use super::observed_store::ObservedStore;
 
 /// All records after `$1`, by serial and then by key.
 pub(super) const RECORDS_AFTER: &str = "\
@@ -93,7 +93,10 @@ where
 }
 
 /// Reads the row of [`serials!`] and compares it with what was `seen`; returns the store's serial.
-pub(super) fn checked_serial_of<'r, R>(row: &'r R, seen: &Seen) -> Result<Serial, ReadError>
+pub(super) fn checked_serial_of<'r, R>(
+    row: &'r R,
+    seen: &ObservedStore,
+) -> Result<Serial, ReadError>
 where
     R: Row,
     usize: ColumnIndex<R>,
@@ -113,11 +116,11 @@ where
 
 /// The store's serial, whether it has the record that names the store, and the state of a key; `None` if none of the keys
 /// exists.
-pub(super) type State<'r> = (Serial, bool, Option<(&'r str, KeyState)>);
+pub(super) type KeyRow<'r> = (Serial, bool, Option<(&'r str, KeyState)>);
 
 /// Reads how a key is from a row: the store's serial, the key, its serial, whether it has a body, whether the store is
 /// the right one.
-pub(super) fn state_of<'r, R>(row: &'r R) -> Result<State<'r>, sqlx::Error>
+pub(super) fn state_of<'r, R>(row: &'r R) -> Result<KeyRow<'r>, sqlx::Error>
 where
     R: Row,
     usize: ColumnIndex<R>,

@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use super::error::{
     Cause, CommitError, Damage, OpenError, ReadError, Rewound, commit_error, is_damage, open_error,
 };
-use super::group::{self, GroupOutcome, Plan, Row, States};
+use super::group::{self, GroupOutcome, GroupPlan, RecordRow, States};
+use super::observed_store::ObservedStore;
 use super::pools::Pools;
 use super::rows;
-use super::seen::Seen;
 use super::watch::{Alarm, Watch};
 
 type Sqlite = sqlx::Sqlite;
@@ -275,7 +275,11 @@ impl Writer {
     /// A failed COMMIT is rolled back by SQLite and reported as not written. One thing cannot be
     /// excluded: if the disk failed while the log was synced, and the machine then loses power
     /// before the next commit, the log may be found complete after all.
-    pub(super) async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
+    pub(super) async fn commit(
+        &mut self,
+        batches: &[&Batch],
+        seen: &ObservedStore,
+    ) -> GroupOutcome {
         let lost = |rewound: Rewound| {
             Ok((batches.iter().map(|_| Err(rewound.into())).collect(), seen.serial))
         };
@@ -349,8 +353,8 @@ impl Writer {
 async fn commit<'a>(
     connection: &mut SqliteConnection,
     batches: &[&'a Batch],
-    seen: &'a Seen,
-) -> Result<Plan<'a>, sqlx::Error> {
+    seen: &'a ObservedStore,
+) -> Result<GroupPlan<'a>, sqlx::Error> {
     let keys = group::keys(batches, seen);
     let states = begin(connection, &keys, seen).await?;
     let plan = group::plan(batches, seen, states);
@@ -367,7 +371,7 @@ async fn commit<'a>(
 async fn begin<'a>(
     connection: &mut SqliteConnection,
     keys: &[&'a str],
-    seen: &Seen,
+    seen: &ObservedStore,
 ) -> Result<States<'a>, sqlx::Error> {
     let (anchor, name) = seen.anchor();
     let asked = serde_json::to_string(keys).map_err(|error| sqlx::Error::Encode(error.into()))?;
@@ -393,7 +397,7 @@ const OVERWRITE: &str = "ON CONFLICT (key) DO UPDATE SET \
 /// `serial`, if that is given, and ends the transaction.
 async fn insert(
     connection: &mut SqliteConnection,
-    rows: &[Row<'_>],
+    rows: &[RecordRow<'_>],
     or: &'static str,
     serial: Option<Serial>,
 ) -> Result<(), sqlx::Error> {
@@ -457,7 +461,7 @@ impl Restore {
     }
 
     /// Writes `rows`; a key that is there already is an error.
-    pub(super) async fn insert(&mut self, rows: &[Row<'_>]) -> Result<(), sqlx::Error> {
+    pub(super) async fn insert(&mut self, rows: &[RecordRow<'_>]) -> Result<(), sqlx::Error> {
         if self.by_serial.is_none() {
             let index = "SELECT sql FROM sqlite_schema WHERE name = 'larder_records_by_serial'";
             self.by_serial = Some(sqlx::query_scalar(index).fetch_one(&mut self.connection).await?);
@@ -499,7 +503,7 @@ impl Replica {
     /// Writes `rows` over those of the same keys. With a `serial`, that is the store's from then on, and the transaction ends.
     pub(super) async fn insert(
         &mut self,
-        rows: &[Row<'_>],
+        rows: &[RecordRow<'_>],
         serial: Option<Serial>,
     ) -> Result<(), sqlx::Error> {
         insert(&mut self.connection, rows, OVERWRITE, serial).await?;

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{ReadError, Rewound};
 use super::log_events::LogEvents;
-use super::recent::{LastRead, Recent};
-use super::seen::{Anchor, Mark, Seen};
+use super::observed_store::{Anchor, Mark, ObservedStore};
+use super::recent_records::{LastRead, RecentRecords};
 use super::sqlite;
 use super::watch::{Stamps, Watch};
 
@@ -24,11 +24,11 @@ pub(super) struct Wake {
     /// The latest record that went by.
     mark: Mutex<Option<Mark>>,
     /// What went by lately.
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentRecords>,
     /// The record that names the store.
     anchor: OnceLock<Arc<Anchor>>,
     /// The loss that was noticed and has not ended.
-    lost: Mutex<Option<Lost>>,
+    lost: Mutex<Option<NoticedLoss>>,
     /// The last look that found nothing amiss.
     looked: Mutex<Option<Look>>,
     /// Told when a look fails.
@@ -46,7 +46,7 @@ pub struct Look {
 
 /// A loss that was noticed.
 #[derive(Clone, Copy)]
-struct Lost {
+struct NoticedLoss {
     rewound: Rewound,
     /// How far the store was at its lowest since: nothing later than this was there then.
     lowest: Serial,
@@ -66,11 +66,11 @@ impl Wake {
     }
 
     /// What is known of the store by now.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> ObservedStore {
         let mark = self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let anchor = self.anchor.get().cloned();
         let lost = self.lost().map(|lost| lost.rewound);
-        Seen { serial: *self.latest.borrow(), mark, anchor, lost }
+        ObservedStore { serial: *self.latest.borrow(), mark, anchor, lost }
     }
 
     /// From now on the store must have this record.
@@ -89,7 +89,7 @@ impl Wake {
             _ => Serial::ZERO,
         };
         let lowest = lost.map_or(lowest, |lost| lost.lowest.min(lowest));
-        *lost = Some(Lost { rewound, lowest });
+        *lost = Some(NoticedLoss { rewound, lowest });
     }
 
     /// Notes that the store has everything again that was seen, and the record of the serial `found` unchanged. If the store never
@@ -103,12 +103,12 @@ impl Wake {
         is_right
     }
 
-    fn lost(&self) -> MutexGuard<'_, Option<Lost>> {
+    fn lost(&self) -> MutexGuard<'_, Option<NoticedLoss>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What went by lately.
-    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+    pub(super) fn recent(&self) -> MutexGuard<'_, RecentRecords> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

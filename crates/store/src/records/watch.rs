@@ -38,12 +38,12 @@ pub(super) struct Watch {
     /// Device and inode of the database's file.
     identity: (u64, u64),
     /// None while there is no connection that writes.
-    known: Arc<Mutex<Option<Known>>>,
+    known: Arc<Mutex<Option<KnownFiles>>>,
 }
 
 /// The files as SQLite was last known to leave them.
 #[derive(Debug)]
-struct Known {
+struct KnownFiles {
     database: Stamp,
     log: Stamp,
     shared_memory: (u64, u64),
@@ -145,7 +145,7 @@ impl Watch {
         Ok(self.at_once(known, database)?.err().map(Rewound::Damaged))
     }
 
-    fn at_once(&self, known: &Known, database: Stamp) -> io::Result<Result<Stamp, Damage>> {
+    fn at_once(&self, known: &KnownFiles, database: Stamp) -> io::Result<Result<Stamp, Damage>> {
         if database.size_bytes < known.database.size_bytes {
             return Ok(Err(Damage::Cut));
         }
@@ -176,7 +176,7 @@ impl Watch {
         let (_, frames) = progress(connection).await?;
         let backfill = Backfill { salts: salts(&log_file)?, frames };
         let shared_memory = shared_memory.identity;
-        *known = Some(Known { database, log, shared_memory, backfill, log_file });
+        *known = Some(KnownFiles { database, log, shared_memory, backfill, log_file });
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Watch {
     /// Looks whether a change of the database's file was a checkpoint.
     async fn explain(
         &self,
-        known: &mut Known,
+        known: &mut KnownFiles,
         connection: &mut SqliteConnection,
     ) -> Result<(), Alarm> {
         let deadline = Instant::now() + CHECKPOINT_PATIENCE;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::CommitError;
 use super::group::GroupOutcome;
-use super::seen::Seen;
+use super::observed_store::ObservedStore;
 use super::wake::Wake;
 use super::{postgres, sqlite};
 
@@ -30,7 +30,7 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    async fn commit(&mut self, batches: &[&Batch], seen: &Seen) -> GroupOutcome {
+    async fn commit(&mut self, batches: &[&Batch], seen: &ObservedStore) -> GroupOutcome {
         match self {
             Writer::Sqlite(writer) => writer.commit(batches, seen).await,
             Writer::Postgres(writer) => writer.commit(batches, seen).await,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::TryStreamExt as _;
 use record::Digest;
-use store::blobs::{ObjectCache, Trimmed};
+use store::blobs::{ObjectCache, TrimReport};
 
 use crate::place::{HOUR, Place, sample};
 
@@ -75,12 +75,12 @@ async fn what_was_not_used_for_longest_is_trimmed() {
     }
     cache.note_use(&key("a")).await.expect("to note");
     cache.note_use(&key("gone")).await.expect("to note");
-    let left = Trimmed { bytes: 4000, removed: 0 };
+    let left = TrimReport { bytes: 4000, removed: 0 };
     assert_eq!(cache.trim(4000, 100).await.expect("to trim"), left);
     assert!(is_there(&place.root(), &format!("mirrors/used/{}", key("gone"))), "it is young");
     age(&place, &format!("mirrors/used/{}", key("gone")), 2 * HOUR);
     // A tenth of the budget more than needed is freed: two entries are removed.
-    let left = Trimmed { bytes: 2000, removed: 2 };
+    let left = TrimReport { bytes: 2000, removed: 2 };
     assert_eq!(cache.trim(3000, 100).await.expect("to trim"), left);
     let mut names = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -106,9 +106,9 @@ async fn there_are_only_so_many_entries() {
     }
     let oldest = names.last().expect("a name");
     cache.note_use(&key(oldest)).await.expect("to note");
-    let left = Trimmed { bytes: 25, removed: 0 };
+    let left = TrimReport { bytes: 25, removed: 0 };
     assert_eq!(cache.trim(1000, 25).await.expect("to trim"), left, "they may be so many");
-    let left = Trimmed { bytes: 9, removed: 16 };
+    let left = TrimReport { bytes: 9, removed: 16 };
     assert_eq!(cache.trim(1000, 10).await.expect("to trim"), left);
     let there: Vec<&String> =
         names.iter().filter(|name| is_there(&place.root(), &entry(name))).collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
-use store::blobs::{BlobError, Verdict};
+use store::blobs::{BlobError, BlobVerdict};
 
 use crate::on_each;
 use crate::place::{ALL, CHUNK, HOUR, Place, files_under, sample, upload};
@@ -46,7 +46,7 @@ async fn blobs_of_all_sizes_come_back(place: Place) {
         assert_eq!(place.store.put(other.clone()).await.expect("to put again"), blob);
         assert_eq!(place.store.bytes(blob.digest, ALL).await.expect("bytes"), Some(other));
         assert!(place.store.contains(blob.digest).await.expect("an answer"));
-        assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+        assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
     }
     // There is one empty blob, and two blobs of each of the other seven sizes.
     assert_eq!(place.blobs().await.len(), 15);
@@ -60,7 +60,7 @@ async fn a_missing_blob_is_none(place: Place) {
     assert_eq!(place.store.size_bytes(digest).await.expect("an answer"), None);
     assert!(!place.store.contains(digest).await.expect("an answer"));
     assert!(!place.store.touch(digest).await.expect("an answer"));
-    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Missing);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), BlobVerdict::Missing);
     assert_eq!(place.blobs().await, []);
 }
 
@@ -89,7 +89,7 @@ async fn a_large_blob_streams(place: Place) {
         hasher.update(&chunk);
     }
     assert_eq!(hasher.finish(), digest);
-    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
     assert_eq!(place.leftovers(), [""; 0]);
 }
 
@@ -232,7 +232,7 @@ async fn what_is_dropped_leaves_nothing(place: Place) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for blob in place.blobs().await {
-        assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+        assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
     }
     assert!(!place.store.contains(Digest::of(&bytes)).await.expect("an answer"));
 }
@@ -268,7 +268,7 @@ async fn another_process_sees_the_same(place: Place) {
     assert_eq!(swept.temporaries_removed, 0);
     under_way.write(sample(11, CHUNK)).await.expect("to write");
     let kept = under_way.stage().await.expect("to stage").persist().await.expect("to persist");
-    assert_eq!(other.verify(kept.digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(other.verify(kept.digest).await.expect("a verdict"), BlobVerdict::Whole);
 }
 
 async fn another_layout_is_refused(place: Place) {
@@ -284,7 +284,7 @@ async fn another_layout_is_refused(place: Place) {
 async fn a_place_that_must_be_there_is_not_made(place: Place) {
     let blob = place.store.put(sample(19, 100)).await.expect("to put");
     let other = place.reopen_existing().await.expect("it is there");
-    assert_eq!(other.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(other.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
     std::fs::remove_file(place.root().join("VERSION")).expect("it was there");
     let before = files_under(&place.root());
     let error = place.reopen_existing().await.err().expect("a refusal");

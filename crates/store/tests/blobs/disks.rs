@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::TryStreamExt as _;
 use record::Digest;
-use store::blobs::{BlobEntry, BlobError, BlobLocation, BlobStore, FailureKind, Verdict};
+use store::blobs::{BlobEntry, BlobError, BlobLocation, BlobStore, BlobVerdict, FailureKind};
 
 use crate::place::{ALL, HOUR, files_under, sample, upload};
 use testbed::SmallDisk;
@@ -51,7 +51,7 @@ async fn a_full_disk_refuses_writes_and_nothing_else() {
     assert_eq!(mount.spools(), [""; 0]);
 
     assert_eq!(store.bytes(digest, ALL).await.expect("bytes"), Some(small.clone()));
-    assert_eq!(store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
     // The space of what was refused is free once another thread has closed its file.
     let mut tries = 0;
     let next = loop {
@@ -97,7 +97,7 @@ async fn a_read_only_disk_refuses_writes_and_nothing_else() {
             assert!(error.to_string().contains(&path), "{error}");
         }
         assert_eq!(store.bytes(digest, ALL).await.expect("bytes"), Some(bytes.clone()));
-        assert_eq!(store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+        assert_eq!(store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
         let swept = store.sweep(|_| false, HOUR, SystemTime::now() + 2 * HOUR, |_| false).await;
         assert_eq!(swept.expect("a dry run").unnamed, [(digest, 1000)]);
     }

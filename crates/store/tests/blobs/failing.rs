@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use axum::http::Method;
-use store::blobs::{BlobError, BlobStore, FailureKind, Verdict};
+use store::blobs::{BlobError, BlobStore, BlobVerdict, FailureKind};
 
 use crate::fake_s3::{Effect, Fault};
 use crate::place::{ALL, CHUNK, HOUR, Place, sample, upload};
@@ -159,7 +159,7 @@ async fn a_put_waits_for_a_sweep_that_is_about_to_delete() {
     place.damage(digest, None);
     place.fake().remove(&marker);
     put.await.expect("the task").expect("to put");
-    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
     assert_eq!(place.leftovers(), [""; 0]);
 }
 
@@ -186,7 +186,7 @@ async fn a_blob_that_is_too_large_to_be_copied_is_touched() {
     place.fake().fail(fault(Method::PUT, "/tmp/", 1, Effect::Status(400)));
     assert!(place.store.touch(digest).await.expect("to touch"));
     assert_eq!(place.sweep(&[], HOUR, false).await.young, 1);
-    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
     assert_eq!(place.leftovers(), [""; 0]);
 
     // A small blob is not refused for its size, and one that may not be copied is not uploaded instead.

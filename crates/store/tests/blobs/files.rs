@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use record::Digest;
-use store::blobs::{BlobError, BlobLocation, BlobStore, Verdict};
+use store::blobs::{BlobError, BlobLocation, BlobStore, BlobVerdict};
 
 use crate::place::{ALL, CHUNK, HOUR, Place, sample};
 
@@ -170,10 +170,10 @@ async fn what_a_killed_process_had_put_is_there() {
         let store = place.reopen().await.expect("to open again");
         assert!(acknowledged.len() > round * 3);
         for digest in acknowledged {
-            assert_eq!(store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+            assert_eq!(store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
         }
         for blob in place.blobs().await {
-            assert_eq!(store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+            assert_eq!(store.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
         }
         assert_eq!(place.leftovers(), [""; 0]);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use record::Digest;
-use store::blobs::{BlobError, BlobStore, FailureKind, Verdict};
+use store::blobs::{BlobError, BlobStore, BlobVerdict, FailureKind};
 
 use crate::place::{ALL, Behind, CHUNK, Place, files_under, key, sample, settings, upload};
 use testbed::S3;
@@ -104,7 +104,7 @@ async fn a_server_that_is_lost_is_reported_and_comes_back() {
     server.resume();
     assert_eq!(place.store.bytes(digest, ALL).await.expect("bytes"), Some(kept));
     let digest = upload(&place.store, &large, CHUNK).await.expect("to upload");
-    assert_eq!(place.store.verify(digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(digest).await.expect("a verdict"), BlobVerdict::Whole);
     assert_eq!(place.blobs().await.len(), 2);
     assert_eq!(place.leftovers(), [""; 0]);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use record::Digest;
-use store::blobs::{BlobStore, SweepReport, Verdict};
+use store::blobs::{BlobStore, BlobVerdict, SweepReport};
 
 use crate::on_each;
 use crate::place::{ALL, HOUR, Place, sample, upload};
@@ -46,7 +46,7 @@ async fn a_sweep_takes_what_is_unnamed_and_old(place: Place) {
     }
     assert_eq!(place.leftovers(), [""; 0]);
     let blob = place.store.put(sample(3, 103)).await.expect("to put again");
-    assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
 }
 
 async fn a_sweep_in_the_future_takes_all_that_is_unnamed(place: Place) {
@@ -63,7 +63,7 @@ async fn a_sweep_in_the_future_takes_all_that_is_unnamed(place: Place) {
     assert_eq!(place.leftovers(), [""; 0]);
     // The markers are gone: a put does not wait for them.
     let again = place.store.put(sample(61, 50)).await.expect("to put again");
-    assert_eq!(place.store.verify(again.digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(again.digest).await.expect("a verdict"), BlobVerdict::Whole);
 }
 
 async fn a_sweep_spares_what_is_put_meanwhile(place: Place) {
@@ -117,7 +117,7 @@ async fn refresh_during_a_sweep(
         ..SweepReport::default()
     };
     assert_eq!(report, expected);
-    assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), Verdict::Whole);
+    assert_eq!(place.store.verify(blob.digest).await.expect("a verdict"), BlobVerdict::Whole);
     assert_eq!(place.leftovers(), [""; 0]);
 }
 

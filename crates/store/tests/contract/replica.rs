@@ -1,7 +1,7 @@
 //! A store that takes another one's commits page by page is the same store, whatever is written meanwhile.
 
 use record::{Batch, Digest, Expected, Serial};
-use store::records::{CommitError, PageSize, Place, Records};
+use store::records::{CommitError, PagePosition, PageSize, Records};
 
 use crate::database::{Database, Kind, flaws, in_runtime, key, put};
 use crate::on_both;
@@ -31,7 +31,7 @@ async fn a_replica_is_the_same_store(database: Database) {
     let other = Database::new(Kind::Sqlite).await.expect("a file");
     let target = other.open().await;
     let mut replica = target.replica().await.expect("a replica");
-    let mut place = Place::default();
+    let mut place = PagePosition::default();
     for round in 0..60 {
         write(&source, round).await;
         loop {
@@ -63,7 +63,7 @@ async fn a_replica_is_the_same_store(database: Database) {
 
 async fn pages_add_up_to_everything(database: Database) {
     let source = database.open().await;
-    let empty = source.page_after(&Place::default(), SMALL).await.expect("a page");
+    let empty = source.page_after(&PagePosition::default(), SMALL).await.expect("a page");
     assert!(empty.is_last && empty.records.is_empty() && empty.serial == Serial::ZERO);
     for round in 0..20 {
         write(&source, round).await;
@@ -71,7 +71,7 @@ async fn pages_add_up_to_everything(database: Database) {
     // A record that is larger than a page has one of its own.
     source.commit(put("large", vec![b'x'; 1_000])).await.expect("committed");
     let all = source.records_after(Serial::ZERO).await.expect("read");
-    let (mut place, mut found) = (Place::default(), Vec::new());
+    let (mut place, mut found) = (PagePosition::default(), Vec::new());
     loop {
         let page = source.page_after(&place, SMALL).await.expect("a page");
         assert!(page.records.len() <= SMALL.records_max);

@@ -10,11 +10,11 @@ use record::Digest;
 use state::maintenance::Progress;
 use state::release_metadata;
 
-use super::{Item, ItemResult, NewFile, StoredItem, What};
+use super::{Item, ItemContent, ItemResult, NewFile, StoredItem};
 use crate::devpi::dump::Dump;
-use crate::intake::Intake;
+use crate::intake::BlobIntake;
 use crate::report::Report;
-use crate::writer::{Plan, Writer};
+use crate::writer::{PlannedBatch, Writer};
 use crate::{AT_ONCE_MAX, TOGETHER_MAX};
 
 /// The state of an item before the decision about it.
@@ -138,7 +138,7 @@ pub(in crate::devpi) async fn keep_names(
 /// Stores the bytes of an item, unless the store has it already or it cannot be imported. May return a note about it.
 async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, Option<String>)> {
     let file = match &item.what {
-        What::Release(metadata) => {
+        ItemContent::Release(metadata) => {
             let blob = match release_metadata::blob(metadata) {
                 Ok(blob) => blob,
                 Err(error) => {
@@ -153,7 +153,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, 
             }
             return Ok((PreparedItem::Metadata(writer.bytes().put(blob).await?), None));
         }
-        What::File(file) => file,
+        ItemContent::File(file) => file,
     };
     let claimed = file.claimed.sha256.map(Digest::from_bytes);
     if claimed.is_some()
@@ -165,7 +165,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, 
         FileRole::Release => Filename::parse(&file.filename).ok(),
         FileRole::Docs | FileRole::ToxResult => None,
     };
-    let intake = Intake { blobs: writer.blobs() };
+    let intake = BlobIntake { blobs: writer.blobs() };
     let mut arrival = match intake.read(&file.path, &file.claimed, archive.as_ref()).await {
         Ok(arrival) => arrival,
         Err(error) => {
@@ -214,7 +214,7 @@ async fn prepare(writer: &Writer, item: &Item) -> anyhow::Result<(PreparedItem, 
     Ok((PreparedItem::File(Box::new(ready)), note))
 }
 
-fn decide(item: &Item, ready: &PreparedItem, plan: &mut Plan) -> ItemResult {
+fn decide(item: &Item, ready: &PreparedItem, plan: &mut PlannedBatch) -> ItemResult {
     let (index, stage) = (&plan.stored().index, &item.stage);
     match (&item.what, ready) {
         (_, PreparedItem::Decided(outcome)) => match outcome {
@@ -223,7 +223,7 @@ fn decide(item: &Item, ready: &PreparedItem, plan: &mut Plan) -> ItemResult {
             ItemResult::Conflict(text) => ItemResult::Conflict(text.clone()),
             ItemResult::Failed(text) => ItemResult::Failed(text.clone()),
         },
-        (What::Release(_), PreparedItem::Metadata(digest)) => {
+        (ItemContent::Release(_), PreparedItem::Metadata(digest)) => {
             if let Some(outcome) = item.found(plan.stored(), Some(*digest)) {
                 return outcome;
             }
@@ -236,7 +236,7 @@ fn decide(item: &Item, ready: &PreparedItem, plan: &mut Plan) -> ItemResult {
                 Err(error) => ItemResult::Failed(error.to_string()),
             }
         }
-        (What::File(file), PreparedItem::File(ready)) => {
+        (ItemContent::File(file), PreparedItem::File(ready)) => {
             if let Some(outcome) = item.found(plan.stored(), Some(ready.digest)) {
                 return outcome;
             }
@@ -253,7 +253,8 @@ fn decide(item: &Item, ready: &PreparedItem, plan: &mut Plan) -> ItemResult {
                 Err(error) => ItemResult::Failed(format!("{error:#}")),
             }
         }
-        (What::Release(_), PreparedItem::File(_)) | (What::File(_), PreparedItem::Metadata(_)) => {
+        (ItemContent::Release(_), PreparedItem::File(_))
+        | (ItemContent::File(_), PreparedItem::Metadata(_)) => {
             ItemResult::Failed("was prepared as something else".to_owned())
         }
     }
@@ -263,7 +264,7 @@ fn decide_file(
     item: &Item,
     file: &NewFile,
     ready: &PreparedFile,
-    plan: &Plan,
+    plan: &PlannedBatch,
 ) -> anyhow::Result<Option<record::Batch>> {
     let upload = change::FileUpload {
         stage: &item.stage,
@@ -300,7 +301,7 @@ fn decide_test_result(
     file: &NewFile,
     tested: &str,
     ready: &PreparedFile,
-    plan: &Plan,
+    plan: &PlannedBatch,
 ) -> anyhow::Result<Option<record::Batch>> {
     let Some(found) = item.known(plan.stored()).and_then(|project| project.file(tested)) else {
         bail!("the file that was tested, `{tested}`, was not imported");

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use state::stored::Stored;
 use state::text::counted;
 
-use super::{Item, NewFile, What, tally};
+use super::{Item, ItemContent, NewFile, tally};
 use crate::devpi::dump::{self, Dump};
 use crate::report::Report;
 
@@ -47,7 +47,7 @@ pub(in crate::devpi) fn items(
             leave_out_mirrored(name, index, is_mirrored_file_missed, report);
             continue;
         }
-        let of_stage = OfStage { stage, directory, requires_python: BTreeMap::new() };
+        let of_stage = StageListing { stage, directory, requires_python: BTreeMap::new() };
         of_stage.items(index, &mut items, report);
     }
     items
@@ -90,14 +90,14 @@ fn leave_out(index: &dump::Index, report: &mut Report) {
     }
 }
 
-struct OfStage<'import> {
+struct StageListing<'import> {
     stage: StageName,
     directory: &'import Path,
     /// The Python versions that each release supports.
     requires_python: BTreeMap<(ProjectName, Version), Option<String>>,
 }
 
-impl OfStage<'_> {
+impl StageListing<'_> {
     fn items(mut self, index: &dump::Index, items: &mut Vec<Item>, report: &mut Report) {
         for (project, versions) in &index.projects {
             for (version, metadata) in &versions.0 {
@@ -140,13 +140,13 @@ impl OfStage<'_> {
             }
         }
         let result_name = |item: &Item| match &item.what {
-            What::File(file) if file.tested.is_some() => Some(file.filename.clone()),
+            ItemContent::File(file) if file.tested.is_some() => Some(file.filename.clone()),
             _ => None,
         };
         let results: Arc<BTreeSet<String>> =
             Arc::new(files.iter().filter_map(result_name).collect());
         for item in &mut files {
-            if let What::File(file) = &mut item.what {
+            if let ItemContent::File(file) = &mut item.what {
                 file.results = results.clone();
             }
         }
@@ -191,7 +191,7 @@ impl OfStage<'_> {
             stage: self.stage.clone(),
             project: name,
             version: parsed,
-            what: What::Release(metadata),
+            what: ItemContent::Release(metadata),
         })
     }
 
@@ -258,7 +258,7 @@ impl OfStage<'_> {
             stage: self.stage.clone(),
             project,
             version,
-            what: What::File(Box::new(file)),
+            what: ItemContent::File(Box::new(file)),
         })
     }
 }

@@ -4,7 +4,7 @@ use pypi::{FileLookup, FileRole, ReleaseFile};
 use record::Digest;
 use state::stored::Stored;
 
-use super::{Item, NewFile, StoredItem, What};
+use super::{Item, ItemContent, NewFile, StoredItem};
 use crate::report::Report;
 use crate::stored_blobs::{self, BlobCheck};
 use crate::writer::Writer;
@@ -23,7 +23,8 @@ pub(in crate::devpi) async fn verify(
     let Some(blobs) = writer.blobs() else { return Ok(()) };
     let mut looks = Vec::with_capacity(items.len());
     for (item, there) in items.iter().zip(there) {
-        let (What::File(file), Some(StoredItem { digest, is_new })) = (&item.what, there) else {
+        let (ItemContent::File(file), Some(StoredItem { digest, is_new })) = (&item.what, there)
+        else {
             continue;
         };
         let Some(there) = looked_up(writer.stored(), item, file, digest) else {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 
 use account::{Credentials, Password, Principal, Refusal, User, UserName, identify_elsewhere};
 use ldap::Failure;
-use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
+use operations::log_ins::{ExternalUser, IdentitySource, NoteLogIn};
 use operations::{Sender, carry_out};
 use passwords::NotAsked;
 use state::security;
@@ -36,7 +36,7 @@ pub(super) fn asks_directory<'request>(
     let directory = app.logins.directory.as_ref()?;
     let Credentials::Password { user, password } = credentials else { return None };
     let found = stored.accounts.user(user);
-    let rules = app.rules.elsewhere(Elsewhere::Directory)?;
+    let rules = app.rules.elsewhere(IdentitySource::Directory)?;
     let is_asked =
         rules.admit(&stored.accounts, user) && found.is_none_or(|user| !user.is_disabled);
     is_asked.then_some(Asked { directory, user, password })
@@ -45,7 +45,7 @@ pub(super) fn asks_directory<'request>(
 /// Whether this user types a password on our forms: one that is kept here, or that of the directory.
 pub(crate) fn has_password(app: &App, stored: &Stored, user: &User) -> bool {
     let rules =
-        app.logins.directory.as_ref().and_then(|_| app.rules.elsewhere(Elsewhere::Directory));
+        app.logins.directory.as_ref().and_then(|_| app.rules.elsewhere(IdentitySource::Directory));
     user.password_hash.is_some()
         || rules.is_some_and(|rules| rules.admit(&stored.accounts, &user.name))
 }
@@ -80,7 +80,7 @@ async fn ask(app: &App, asked: Asked<'_>) -> Identification {
             return Ok(identify_elsewhere(&stored.accounts, user));
         }
     }
-    let wish = NoteLogIn { user: Identified::by_directory(&accepted.proof) };
+    let wish = NoteLogIn { user: ExternalUser::by_directory(&accepted.proof) };
     let outcome = note(app, user, "directory", &wish).await?;
     match &outcome {
         Ok(_) => accepted.set_noted(),

@@ -56,7 +56,7 @@ pub(crate) fn refuse_foreign_pages(
 fn foreign_origin(head: &HeaderMap, own: &[Option<&str>]) -> Option<String> {
     let shown = |name: HeaderName| {
         let value = String::from_utf8_lossy(head.get(&name)?.as_bytes());
-        Some(value.chars().take(256).collect::<String>().escape_debug().to_string())
+        Some(record::escaped_excerpt(&value, 256))
     };
     let origin = shown(ORIGIN);
     match (shown(SEC_FETCH_SITE), &origin) {

@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use ldap::GROUPS_MAX;
 use net::Peer;
-use operations::log_ins::{Elsewhere, Identified, NoteLogIn};
+use operations::log_ins::{ExternalUser, IdentitySource, NoteLogIn};
 use sha2::{Digest as _, Sha256};
 
 use super::elsewhere::{Identification, note};
@@ -161,7 +161,7 @@ pub(super) fn identified(
 async fn look_up(app: &App, said: Said) -> Identification {
     let Said { name, groups } = &said;
     let refused = || Ok(Err(account::Refusal::Password { user: name.clone() }));
-    let Some(rules) = app.rules.elsewhere(Elsewhere::Proxy) else { return refused() };
+    let Some(rules) = app.rules.elsewhere(IdentitySource::Proxy) else { return refused() };
     let given =
         groups.as_ref().map(|groups| rules.groups.groups(groups.iter().map(String::as_str)));
     let stored = app.stored()?;
@@ -174,6 +174,6 @@ async fn look_up(app: &App, said: Said) -> Identification {
         return Ok(identify_elsewhere(&stored.accounts, name));
     }
     drop(stored);
-    let wish = NoteLogIn { user: Identified::by_proxy(name.clone(), given) };
+    let wish = NoteLogIn { user: ExternalUser::by_proxy(name.clone(), given) };
     note(app, name, "proxy", &wish).await
 }

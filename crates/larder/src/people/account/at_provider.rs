@@ -6,17 +6,18 @@
 //! The server keeps nothing of a log-in that has not come back. Each provider has a path of its own to come back to, so that an
 //! answer of one is never taken for that of another. Who cannot be logged in gets the form for passwords, with the reason above it.
 
-use account::{PENDING_LOG_IN_SECONDS, PendingLogIn, Principal, Shown};
+use account::{OidcValue, PENDING_LOG_IN_SECONDS, PendingLogIn, Principal};
 use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use issuers::{Answer, Provider, Refused, VerifiedLogIn};
+use issuers::{Answer, Provider, TokenRefusal, VerifiedLogIn};
 use jiff::{SignedDuration, Timestamp};
 use operations::providers::{LinkIdentity, OpenSessionByProvider, UnlinkIdentity};
 use operations::{Refusal, carry_out};
+use record::escaped_excerpt;
 
 use super::{FORM_BYTES_MAX, log_in, own};
 use crate::app::App;
@@ -47,7 +48,7 @@ struct LinkPage<'a> {
 fn found<'app>(app: &'app App, route: &Route) -> Result<&'app Provider, HttpError> {
     let name = route.raw("{provider}");
     app.logins.provider(name).ok_or_else(|| {
-        let shown: String = name.chars().take(80).collect();
+        let shown = record::excerpt(name, 80);
         HttpError::not_found(format!("there is no identity provider `{shown}`"))
     })
 }
@@ -76,8 +77,8 @@ async fn begun(
     };
     let stored = app.stored()?;
     let secret = stored.accounts.login_secret().ok_or_else(no_secret)?;
-    let [state, nonce, verifier] =
-        [Shown::State, Shown::Nonce, Shown::Verifier].map(|what| secret.shown(&pending, what));
+    let [state, nonce, verifier] = [OidcValue::State, OidcValue::Nonce, OidcValue::Verifier]
+        .map(|what| secret.shown(&pending, what));
     let uri = redirect_uri(app, head, provider);
     let url = provider.authorization_url(&uri, &state, &nonce, &verifier).await;
     let url = url.map_err(|refused| Failure::of(provider, &refused))?;
@@ -173,7 +174,7 @@ async fn verify(
     let pending = pending.filter(|pending| {
         !is_twice
             && pending.provider == provider.settings().name
-            && secret.has_shown(pending, Shown::State, state.unwrap_or_default())
+            && secret.has_shown(pending, OidcValue::State, state.unwrap_or_default())
     });
     let title = &provider.settings().title;
     let Some(pending) = pending else {
@@ -183,7 +184,7 @@ async fn verify(
         let logged = Some("the state is of another browser or log-in, or too old".to_owned());
         return Err(Failure { status: StatusCode::FORBIDDEN, text, logged });
     };
-    let refused = |refused: Refused| Failure::of(provider, &refused);
+    let refused = |refused: TokenRefusal| Failure::of(provider, &refused);
     provider.check_issuer(issuer).await.map_err(refused)?;
     if let Some(error) = error {
         let [error, about] = [error, about.unwrap_or_default()].map(shown);
@@ -191,8 +192,8 @@ async fn verify(
         let logged = Some(format!("the provider answers {error} {about}"));
         return Err(Failure { status: StatusCode::FORBIDDEN, text, logged });
     }
-    let verifier = secret.shown(pending, Shown::Verifier);
-    let nonce = secret.shown(pending, Shown::Nonce);
+    let verifier = secret.shown(pending, OidcValue::Verifier);
+    let nonce = secret.shown(pending, OidcValue::Nonce);
     let uri = redirect_uri(app, head, provider);
     let code = code.unwrap_or_default();
     let answer = Answer { code, redirect_uri: &uri, verifier: &verifier, nonce: &nonce };
@@ -316,26 +317,28 @@ async fn failed(
 }
 
 impl Failure {
-    fn of(provider: &Provider, refused: &Refused) -> Failure {
+    fn of(provider: &Provider, refused: &TokenRefusal) -> Failure {
         let title = &provider.settings().title;
         let (status, text) = match refused {
             // Why it gives no answer is for the operator, in the log.
-            Refused::Unavailable { .. } => (
+            TokenRefusal::Unavailable { .. } => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!(
                     "{title} cannot be reached now, or does not answer as it should. Try it again in a minute; a password still works."
                 ),
             ),
-            Refused::NotAdmitted(_) => (
+            TokenRefusal::NotAdmitted(_) => (
                 StatusCode::FORBIDDEN,
                 format!(
                     "{title} knows you, and this server admits only some of those whom it knows."
                 ),
             ),
-            Refused::Invalid(_) | Refused::UnknownIssuer(_) | Refused::Answer(_) => (
-                StatusCode::FORBIDDEN,
-                format!("What {title} says of you is not valid, so it was not used: {refused}"),
-            ),
+            TokenRefusal::Invalid(_) | TokenRefusal::UnknownIssuer(_) | TokenRefusal::Answer(_) => {
+                (
+                    StatusCode::FORBIDDEN,
+                    format!("What {title} says of you is not valid, so it was not used: {refused}"),
+                )
+            }
         };
         Failure { status, text, logged: Some(refused.to_string()) }
     }
@@ -362,5 +365,5 @@ impl From<HttpError> for Failure {
 
 /// A text of a provider on a page and in the log: shortened, on one line.
 fn shown(text: &str) -> String {
-    text.chars().take(200).collect::<String>().escape_debug().to_string()
+    escaped_excerpt(text, 200)
 }

@@ -42,7 +42,7 @@ pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, Htt
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let code = pairs.find_map(|(name, value)| (name == "code").then_some(value));
-    let code: String = code.unwrap_or_default().chars().take(20).collect();
+    let code = record::excerpt(&code.unwrap_or_default(), 20).to_owned();
     if let Some(session) = session::shown(app, head)
         && let Some(principal) = session::known(app, &session)?
     {

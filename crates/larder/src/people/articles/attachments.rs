@@ -14,7 +14,7 @@ use futures_util::stream;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use operations::attachments::{Changed, FileOfArticle};
+use operations::attachments::{ChangedAttachment, FileOfArticle};
 use operations::{Done, Refusal, Rule};
 use state::stored::Stored;
 use store::SpooledBlob;
@@ -235,7 +235,7 @@ async fn carry_out(
     article: &ArticleName,
     (session, principal): (&SessionText, &Principal),
     body: Body,
-) -> Result<Done<Changed>, HttpError> {
+) -> Result<Done<ChangedAttachment>, HttpError> {
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
         let detail = "the body is not the form of this page: `multipart/form-data` was expected";

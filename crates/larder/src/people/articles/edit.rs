@@ -12,9 +12,9 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
-use markup::{Format, Options, Rendered};
+use markup::{Format, Options, RenderedText};
 use operations::articles::{Base, DeleteArticle};
-use record::{Digest, Serial};
+use record::{Digest, Serial, excerpt};
 
 use super::{BYTES_MAX, Breadcrumbs, admit_editor, attachments, link};
 use crate::app::App;
@@ -57,7 +57,7 @@ struct EditPage<'a> {
     comment: &'a str,
     types: Vec<Choice<'a>>,
     problem: String,
-    preview: Option<Arc<Rendered>>,
+    preview: Option<Arc<RenderedText>>,
     conflict: Option<Conflict>,
     /// The name that the article has now, with its path.
     renamed: Option<(String, String)>,
@@ -116,7 +116,7 @@ impl Draft {
     fn of(fields: &Fields) -> Result<Draft, HttpError> {
         let base = fields.one("base")?;
         let base: Revision = base.parse().map_err(|_| {
-            let shown: String = base.chars().take(80).collect();
+            let shown = excerpt(base, 80);
             let detail = format!("`{}` is no version: a number was expected", shown.escape_debug());
             HttpError::bad_request(detail)
         })?;
@@ -162,7 +162,7 @@ pub(crate) async fn show_edit(
 #[derive(Default)]
 struct Outcome {
     problem: String,
-    preview: Option<Arc<Rendered>>,
+    preview: Option<Arc<RenderedText>>,
     conflict: Option<Conflict>,
 }
 
@@ -196,7 +196,7 @@ pub(crate) async fn edit(
         "save" => editing.save(sender, draft).await,
         "delete" => editing.delete(sender, draft).await,
         other => {
-            let shown: String = other.chars().take(80).collect();
+            let shown = excerpt(other, 80);
             let detail = format!(
                 "`{}` is not known here: `preview`, `save` or `delete` was expected",
                 shown.escape_debug()
@@ -244,7 +244,7 @@ impl Editing<'_> {
         &self,
         principal: &Principal,
         draft: &Draft,
-    ) -> Result<Arc<Rendered>, HttpError> {
+    ) -> Result<Arc<RenderedText>, HttpError> {
         let stored = self.app.stored()?;
         let shown = Reading { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();

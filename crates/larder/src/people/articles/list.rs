@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use article::text_index::{Hit, Piece};
+use article::text_index::{Hit, SnippetPart};
 use article::tree::Entry;
 use article::{Article, Page};
 use askama::Template;
@@ -78,7 +78,7 @@ struct Item {
     /// Where the words of a search were found.
     found_in: String,
     /// The part of the text where they were found.
-    snippet: Vec<Piece>,
+    snippet: Vec<SnippetPart>,
 }
 
 impl Item {

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use account::Principal;
-use article::tree::{Entry, Part, Sight, View, folder_of};
+use article::tree::{Entry, EntryWindow, Visibility, VisibleTree, folder_of};
 use article::{Article, ArticleName};
 
 use super::{may_read, may_read_below};
@@ -27,7 +27,7 @@ const LINE_BYTES: usize = 40;
 const LABEL_CHARS_MAX: usize = 60;
 
 /// Asks the tree as this reader sees it.
-pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(View<'_>) -> T) -> T {
+pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(VisibleTree<'_>) -> T) -> T {
     let limits = match shown.principal {
         Principal::User(identity) => identity.limits.as_deref(),
         Principal::Anonymous | Principal::Publisher(_) => None,
@@ -36,7 +36,7 @@ pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(View<'_>) -> T) -
     let places: Vec<String> = places.map(|place| place.trim_matches('/').to_owned()).collect();
     let article = |name: &str| may_read(shown, name);
     let below = |start: &str| may_read_below(shown, start);
-    let sight = Sight { article: &article, below: &below, places: &places };
+    let sight = Visibility { article: &article, below: &below, places: &places };
     ask(shown.stored.articles.tree(sight))
 }
 
@@ -57,9 +57,9 @@ fn path_of(article: &Article) -> String {
 fn titled(article: Option<&Article>, label: &str) -> String {
     let content = article.and_then(|article| article.latest()?.content());
     let title = content.and_then(|content| content.title.as_deref()).unwrap_or(label);
-    match title.char_indices().nth(LABEL_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", title[..end].trim_end()),
-        None => title.to_owned(),
+    match record::excerpt(title, LABEL_CHARS_MAX) {
+        start if start.len() < title.len() => format!("{}…", start.trim_end()),
+        _ => title.to_owned(),
     }
 }
 
@@ -76,7 +76,7 @@ impl Breadcrumbs {
     }
 
     /// By the titles of their pages.
-    pub(super) fn in_tree(view: View<'_>, name: &ArticleName) -> Breadcrumbs {
+    pub(super) fn in_tree(view: VisibleTree<'_>, name: &ArticleName) -> Breadcrumbs {
         let crumb = |folder: &str| {
             let page = view.page(folder);
             let place = page.map_or_else(|| list_of(folder), |page| path_of(page));
@@ -146,7 +146,7 @@ struct Level {
 }
 
 impl Outline {
-    pub(super) fn of(view: View<'_>, name: &ArticleName) -> Outline {
+    pub(super) fn of(view: VisibleTree<'_>, name: &ArticleName) -> Outline {
         let here = view.path_of(name.as_str());
         let link = |page: &Article| Link {
             label: titled(Some(page), page.name.as_str()),
@@ -219,7 +219,7 @@ fn later(list: &str) -> Line {
 
 impl Level {
     /// The lines of a part of this folder, of which the one at `open` has lines in it.
-    fn of(part: Part<'_>, folder: &str, open: &str) -> Level {
+    fn of(part: EntryWindow<'_>, folder: &str, open: &str) -> Level {
         let list = list_of(folder);
         let line = |entry: &Entry<'_>| {
             let path = match entry.page {

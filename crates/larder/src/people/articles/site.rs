@@ -9,7 +9,7 @@ use std::sync::Arc;
 use article::tree::FOLDER_PAGES;
 use article::{Article, ArticleName, Content as Facts};
 use askama::Template;
-use import::{FileNames, LeftOut, SiteFolder, SiteReport};
+use import::{FileNames, Omission, SiteFolder, SiteReport};
 use record::Digest;
 use reply::Encoding;
 
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     pages: Vec<(ArticleName, String)>,
     lists: Vec<(List, String)>,
     files: Vec<Bytes>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<Omission>,
 }
 
 /// A list that is a page.
@@ -88,7 +88,7 @@ impl Plan {
             lists: Vec::new(),
             files: Vec::new(),
             left_out: unread
-                .map(|it| LeftOut::new(it.name.as_str(), "its latest version cannot be read here"))
+                .map(|it| Omission::new(it.name.as_str(), "its latest version cannot be read here"))
                 .collect(),
         };
         let mut by_path = HashMap::new();
@@ -205,12 +205,12 @@ impl Plan {
                 Ok(page) => {
                     if page.has_unreadable_files {
                         let why = "its attachments cannot be read here";
-                        report.left_out.push(LeftOut::new(name.as_str(), why));
+                        report.left_out.push(Omission::new(name.as_str(), why));
                     }
                     folder.write(path, page.render()?.as_bytes())?;
                     report.pages += 1;
                 }
-                Err(error) => report.left_out.push(LeftOut::new(name.as_str(), error.detail())),
+                Err(error) => report.left_out.push(Omission::new(name.as_str(), error.detail())),
             }
         }
         for (list, path) in &self.lists {
@@ -226,7 +226,7 @@ impl Plan {
             step();
             match folder.write_blob(&shown.app.store.blobs, path, *blob).await? {
                 Ok(()) => report.files += 1,
-                Err(why) => report.left_out.push(LeftOut::new(what, why)),
+                Err(why) => report.left_out.push(Omission::new(what, why)),
             }
         }
         let SiteFiles { style, script, icon, logo, .. } = &*self.site;

@@ -35,7 +35,7 @@ pub(crate) async fn show_groups(app: &App, head: &Parts) -> Result<Response, Htt
         let query = head.uri.query().unwrap_or_default();
         let mut pairs = form_urlencoded::parse(query.as_bytes());
         let value = pairs.find_map(|(name, value)| (name == wanted).then_some(value));
-        value.unwrap_or_default().trim().chars().take(200).collect::<String>()
+        record::excerpt(value.unwrap_or_default().trim(), 200).to_owned()
     };
     let (query, after) = (value("q"), value("after"));
     let stored = app.stored()?;

@@ -466,7 +466,7 @@ pub(super) fn edit_of(
         let Some((was, is)) = was.zip(is).filter(|(was, is)| was != is) else { continue };
         let setting = Setting::find(key, current).filter(|setting| plain(&setting.was) == was);
         let Some(setting) = setting else {
-            let key: String = key.chars().take(80).collect();
+            let key = record::excerpt(key, 80);
             let detail = format!(
                 "Somebody else changed `{}` since you loaded the page. This is how the settings are now: look at them, and change yours again.",
                 key.escape_debug()

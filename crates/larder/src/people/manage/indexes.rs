@@ -397,7 +397,7 @@ fn number(name: &str, text: &str) -> Result<Option<u32>, HttpError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let text: String = text.chars().take(80).collect();
+    let text = record::excerpt(text, 80);
     let wrong = format!("'{name}' was expected to be a whole number, not {}", text.escape_debug());
     text.parse().map(Some).map_err(|_| HttpError::bad_request(wrong))
 }

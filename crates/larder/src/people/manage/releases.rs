@@ -11,7 +11,7 @@ use operations::releases::{
     DeleteFile, DeleteProject, DeleteRelease, FilePlace, SetProjectStatus, YankFile, YankRelease,
 };
 use pypi::change::push::{PushContent, PushOrder, PushOrderError, PushTarget};
-use pypi::change::remove::Extent;
+use pypi::change::remove::RemovalExtent;
 use pypi::change::yank;
 use pypi::policy::{shown_versions, shows_any};
 use pypi::{
@@ -169,7 +169,7 @@ pub(crate) async fn list_releases(
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query: String = query.unwrap_or_default().trim().chars().take(200).collect();
+    let query = record::excerpt(query.unwrap_or_default().trim(), 200).to_owned();
     let wanted = [query.to_lowercase().replace(['_', '.'], "-")];
     let now = Timestamp::now();
     let found = stage.names_with(&wanted).filter(|name| {
@@ -227,7 +227,7 @@ async fn page(
     let chosen = match version.filter(|version| versions.contains(version)) {
         Some(version) => Some(Chosen::of(project, version, may_remove)),
         None if version.is_some() && said.done.is_empty() && said.problem.is_empty() => {
-            let version: String = version.unwrap_or_default().chars().take(80).collect();
+            let version = record::excerpt(version.unwrap_or_default(), 80);
             let detail = format!("{} has no version `{version}` of {name}", named.stage);
             return Err(HttpError::not_found(detail));
         }
@@ -363,7 +363,7 @@ async fn change(
     // Nothing else is left of the project.
     if fields.one("do")? == "release-name" {
         named.stage(&stored, principal)?;
-        let releasing = DeleteProject { stage, project, extent: Extent::Name, force: true };
+        let releasing = DeleteProject { stage, project, extent: RemovalExtent::Name, force: true };
         return Ok((remove(app, head, posted, &releasing).await.into(), "The name is released."));
     }
     // The right to see the page is checked first: without it, nothing is changed, and nothing of the project is told.
@@ -420,8 +420,8 @@ async fn change(
         }
         "remove-project" => {
             let extent = match fields.maybe("release_name")? {
-                Some(_) => Extent::ContentsAndName,
-                None => Extent::Contents,
+                Some(_) => RemovalExtent::ContentsAndName,
+                None => RemovalExtent::Contents,
             };
             let deleting = DeleteProject { stage, project: project.clone(), extent, force };
             let typed = (project.as_str(), "To remove the project, type its name");

@@ -146,7 +146,7 @@ pub(crate) async fn change_webhook(
         "again" => {
             let number = posted.fields.one("delivery")?;
             let number: u64 = number.parse().map_err(|_| {
-                let shown: String = number.chars().take(40).collect();
+                let shown = record::excerpt(number, 40);
                 HttpError::bad_request(format!("`{}` is no delivery", shown.escape_debug()))
             })?;
             let state = webhook.state();

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use account::{Portion, Principal};
-use markup::{Format, Options, Rendered};
+use markup::{Format, Options, RenderedText};
 use pypi::devpi::{MetadataBytes, metadata_digests};
 use pypi::{Metadata, ProjectName, ResolutionOrder, VersionView, required_name};
-use record::Digest;
+use record::{Digest, shortened};
 use serde_json::{Map, Value};
 use url::Url;
 
 use crate::front::display::in_path;
 use crate::people::rendered::{Key, rendered};
-use state::text::shortened;
 
 /// Lines of a list on the page, and characters of one.
 const LINES_MAX: usize = 200;
@@ -29,7 +28,7 @@ pub(crate) struct Described {
     pub(crate) extras: Vec<String>,
     /// By their first part, which names the group.
     pub(crate) classifiers: Vec<(String, Vec<String>)>,
-    pub(crate) description: Option<Arc<Rendered>>,
+    pub(crate) description: Option<Arc<RenderedText>>,
     /// Whether its metadata could be read.
     pub(crate) is_known: bool,
 }

@@ -2,18 +2,18 @@
 
 use jiff::Timestamp;
 use pypi::{
-    FileRole, Judge, ProjectName, ProjectView, Refused as PolicyRefused, RefusedFiles, ReleaseFile,
+    FileRefusal, FileRole, Judge, ProjectName, ProjectView, RefusedFiles, ReleaseFile,
     ResolutionOrder, VersionView,
 };
 
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::names::Project;
-use crate::protocols::python::policy::{self, Given};
+use crate::protocols::python::policy::{self, ServedFile};
 use crate::protocols::python::project::{in_one_spelling, readable};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::rights::About;
-use crate::published::archives::{ArchiveFile, Unread};
+use crate::protocols::python::rights::IndexPart;
+use crate::published::archives::{ArchiveFile, LookError};
 
 /// A project that the sender may read.
 pub(crate) struct Readable<'ask> {
@@ -29,7 +29,7 @@ impl<'ask> Readable<'ask> {
         stage: &str,
         project: &'ask Project,
     ) -> Result<Readable<'ask>, Refused> {
-        let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+        let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
         let missing =
             || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
         let name = in_one_spelling(ask, project, || missing().into())?;
@@ -109,7 +109,7 @@ impl<'ask> Readable<'ask> {
             return Err(HttpError::not_found(text).into());
         };
         let refused = match part.project.is_quarantined() {
-            true => Some(PolicyRefused::by_status(part.stage.name(), part.project)),
+            true => Some(FileRefusal::by_status(part.stage.name(), part.project)),
             false => Judge::of(&self.order, self.name, Timestamp::now())
                 .and_then(|judge| judge.refusal_of_own(part.stage.name(), file)),
         };
@@ -117,7 +117,7 @@ impl<'ask> Readable<'ask> {
             return Err(Refused::from(policy::refused(ask, filename, &refused).await));
         }
         let asked = self.order.stages()[0];
-        policy::note_given(ask, asked, part.stage, self.name, Given::Own(file)).await;
+        policy::note_given(ask, asked, part.stage, self.name, ServedFile::Own(file)).await;
         Ok(file)
     }
 }
@@ -130,14 +130,14 @@ pub(crate) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, Refused> {
 }
 
 /// The answer where an archive cannot be read now.
-pub(crate) fn unread(unread: Unread) -> Refused {
+pub(crate) fn unread(unread: LookError) -> Refused {
     let error = match unread {
-        Unread::Missing => HttpError::lost("file"),
-        Unread::Busy(waiting) => HttpError::unavailable(
+        LookError::Missing => HttpError::lost("file"),
+        LookError::Busy(waiting) => HttpError::unavailable(
             format!("{waiting} archives are being looked into already; try again in a moment"),
             2,
         ),
-        Unread::Failed(error) => {
+        LookError::Failed(error) => {
             tracing::error!(error, "a file cannot be read");
             HttpError::unavailable("the file cannot be read now; it has been logged", 5)
         }

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::response::Response;
-use pypi::index_log::{Deed, Doer, LogLine, What};
+use pypi::index_log::{Deed, DeedKind, Doer, LogLine};
 use pypi::{Stage, StageName};
 
 use crate::front::display::{Time, in_path};
@@ -98,14 +98,14 @@ impl<'a> Line<'a> {
 
 fn did(deed: &Deed) -> &'static str {
     match deed.what {
-        What::Created => "made this index",
-        What::Settings => "changed settings",
-        What::Yanked => "yanked",
-        What::Unyanked => "took back the yank of",
-        What::Status => "set the status of",
-        What::Removed => "removed",
-        What::Retention => "removed old versions",
-        What::Pushed => "pushed",
+        DeedKind::Created => "made this index",
+        DeedKind::Settings => "changed settings",
+        DeedKind::Yanked => "yanked",
+        DeedKind::Unyanked => "took back the yank of",
+        DeedKind::Status => "set the status of",
+        DeedKind::Removed => "removed",
+        DeedKind::Retention => "removed old versions",
+        DeedKind::Pushed => "pushed",
     }
 }
 
@@ -116,8 +116,8 @@ fn rest(deed: &Deed) -> String {
     };
     let names = || format!("{}{more}", deed.names.join(", "));
     match deed.what {
-        What::Status => format!(" to {}", names()),
-        What::Settings | What::Retention => format!(": {}", names()),
+        DeedKind::Status => format!(" to {}", names()),
+        DeedKind::Settings | DeedKind::Retention => format!(": {}", names()),
         _ => String::new(),
     }
 }

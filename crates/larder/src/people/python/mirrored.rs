@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use mirrors::FileAnswer;
 use pypi::upstream::{Locations, UpstreamFile};
 use pypi::{
-    Filename, FromUpstream, Hidden, Judge, Metadata, ProjectName, Refused as PolicyRefused,
-    ResolutionOrder, Stage, Version, by_version, installed_by_default, of_one_project,
+    FileRefusal, Filename, HiddenFiles, Judge, Metadata, ProjectName, ResolutionOrder, Stage,
+    UpstreamProject, Version, by_version, installed_by_default, of_one_project,
 };
 use record::Digest;
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 
 use super::description::Described;
 use super::downloads::Lately;
@@ -47,7 +47,8 @@ const METADATA_WAIT_MAX: Duration = Duration::from_secs(3);
 const MADE_AT_ONCE: usize = 8;
 const WAITING_MAX: usize = 256;
 
-static MAKING: LazyLock<Share> = LazyLock::new(|| Share::new(MADE_AT_ONCE, WAITING_MAX));
+static MAKING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(MADE_AT_ONCE, WAITING_MAX));
 
 /// The page, or 404 if the upstreams have no such project or version.
 pub(super) async fn show(
@@ -114,7 +115,7 @@ pub(super) async fn show(
 enum Found {
     Listing(Box<Listing>),
     /// A policy refuses all files of this version.
-    Refused(PolicyRefused, String),
+    Refused(FileRefusal, String),
     NoVersion(String),
     Nothing,
 }
@@ -145,7 +146,7 @@ struct Listing {
     lines: Vec<Line>,
     versions_span: Option<Span>,
     all_versions: Option<(usize, String)>,
-    hidden: Hidden,
+    hidden: HiddenFiles,
     is_judged: bool,
     /// Whether links lead below the index that was asked, so that its policy counts for them.
     is_below_asked: bool,
@@ -194,7 +195,7 @@ impl Listing {
     ) -> Found {
         let upstream = heard
             .iter()
-            .filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }));
+            .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }));
         let (upstream, _) = of_one_project(order, name, upstream.collect());
         let Some(nearest) = upstream.first() else { return Found::Nothing };
         let judge = Judge::of(order, name, Timestamp::now());
@@ -206,11 +207,11 @@ impl Listing {
             // A nearer file with this name counts.
             seen.insert(&*file.filename).then_some((version, (from, file)))
         });
-        let (mut hidden, mut refusals) = (Hidden::default(), BTreeMap::new());
+        let (mut hidden, mut refusals) = (HiddenFiles::default(), BTreeMap::new());
         let mut versions: Vec<(Version, Vec<Given<'_>>)> = Vec::new();
         for (version, files) in by_version(files) {
             let mut given = Vec::new();
-            for (FromUpstream { mirror, page }, file) in files {
+            for (UpstreamProject { mirror, page }, file) in files {
                 let judged = || judge.as_ref()?.refusal_of_upstream(mirror.name(), file);
                 match policy::quarantine_of_upstream(mirror, page).or_else(judged) {
                     None => given.push((*mirror, file)),

@@ -9,7 +9,7 @@ use axum::response::Response;
 use jiff::Timestamp;
 use pypi::archive::is_archive;
 use pypi::devpi::{View, file_url};
-use pypi::index_log::What;
+use pypi::index_log::DeedKind;
 use pypi::{
     FileRole, Filename, Judge, Project as Contents, ProjectName, ProjectView, RefusedFiles,
     ReleaseFile, Stage, VersionView, Warnings, installed_by_default,
@@ -32,7 +32,7 @@ use crate::protocols::python::names::Project;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
 use crate::protocols::python::refused::Refused;
-use crate::protocols::python::rights::About;
+use crate::protocols::python::rights::IndexPart;
 use crate::published::finished_pages::MadeOf;
 
 /// `GET /{user}/{index}/{project}`, as a page.
@@ -60,7 +60,7 @@ async fn show(
     project: &Project,
     wanted: Option<&str>,
 ) -> Result<Response, Refused> {
-    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
     let principal = ask.principal().await?;
@@ -150,7 +150,7 @@ async fn show(
             None => (None, ""),
         };
         let release = nearest.and_then(|part| part.project.release(version));
-        let said = |stage: &Stage, what: What, version: Option<&str>| {
+        let said = |stage: &Stage, what: DeedKind, version: Option<&str>| {
             let may_read = stage.may_read(&principal, Portion::Project(name.as_str()));
             let log = ask.stored.logs.log(stage.name().as_str()).filter(|_| may_read);
             log.and_then(|log| log.last(what, name, version)).map(By::of)
@@ -176,9 +176,9 @@ async fn show(
             yanked_by: release
                 .filter(|release| release.yanked().is_some())
                 .zip(nearest)
-                .and_then(|(_, part)| said(part.stage, What::Yanked, Some(version))),
+                .and_then(|(_, part)| said(part.stage, DeedKind::Yanked, Some(version))),
             status: status(&found).map(|(stage, status)| {
-                let by = said(stage, What::Status, None);
+                let by = said(stage, DeedKind::Status, None);
                 Status { by, ..status }
             }),
             described,

@@ -15,7 +15,7 @@ use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
 use crate::protocols::python::ask::Ask;
 use crate::published::required_by::Requirers;
-use crate::published::tox_outcomes::Tally;
+use crate::published::tox_outcomes::ToxTally;
 
 /// Versions in the list, or in each part of it if all are asked for; and files on a page.
 pub(super) const VERSIONS: usize = 50;
@@ -220,7 +220,7 @@ impl ProjectPage<'_> {
     }
 
     /// How the tests of its files ended, where the files are folded, and all but how many failed, in words.
-    fn tests(&self) -> Option<(Tally, String)> {
+    fn tests(&self) -> Option<(ToxTally, String)> {
         let tested = self.files.iter().filter_map(|file| file.tests.as_ref());
         let tally = tested::sum(tested).filter(|_| !self.are_files_open())?;
         Some((tally, tested::all_but_failed(&tally)))

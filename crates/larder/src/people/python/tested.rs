@@ -1,7 +1,7 @@
 //! [`Tested`]: how many tests of a release file passed and failed, as far as that is known soon.
 //!
 //! files of a version -> the newest results of each, from the published state -> how each ended, from memory, or read within the
-//! bounds of [`Reading`] -> a [`Tally`] for each file. What was not read in time is only counted, and the next reader finds more.
+//! bounds of [`Reading`] -> a [`ToxTally`] for each file. What was not read in time is only counted, and the next reader finds more.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use pypi::{ReleaseFile, VersionView};
 use crate::front::display::{self, in_path};
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::tox_results::{RESULTS_MAX, Reading};
-use crate::published::tox_outcomes::Tally;
+use crate::published::tox_outcomes::ToxTally;
 
 /// Runs that are counted for one page.
 const RUNS_MAX: usize = 20_000;
@@ -21,7 +21,7 @@ pub(super) struct Tested {
     /// How many there are.
     results: usize,
     /// How the newest ended; `None` if that is not known yet.
-    pub(super) tally: Option<Tally>,
+    pub(super) tally: Option<ToxTally>,
 }
 
 impl Tested {
@@ -35,7 +35,7 @@ impl Tested {
 }
 
 /// `3 passed, 1 without an outcome`
-pub(super) fn all_but_failed(tally: &Tally) -> String {
+pub(super) fn all_but_failed(tally: &ToxTally) -> String {
     match tally.unknown {
         0 => format!("{} passed", tally.passed),
         unknown => format!("{} passed, {unknown} without an outcome", tally.passed),
@@ -43,8 +43,8 @@ pub(super) fn all_but_failed(tally: &Tally) -> String {
 }
 
 /// All files together; `None` without any of which it is known.
-pub(super) fn sum<'a>(tested: impl Iterator<Item = &'a Tested>) -> Option<Tally> {
-    tested.filter_map(|tested| tested.tally).reduce(Tally::and)
+pub(super) fn sum<'a>(tested: impl Iterator<Item = &'a Tested>) -> Option<ToxTally> {
+    tested.filter_map(|tested| tested.tally).reduce(ToxTally::and)
 }
 
 /// What is known of these files of a version of `name`, each with the index that has it; `None` for a file without results.
@@ -89,7 +89,7 @@ async fn tally(
     mut results: Vec<&ReleaseFile>,
     reading: &mut Reading,
     runs_left: &mut usize,
-) -> Option<Tally> {
+) -> Option<ToxTally> {
     results.sort_by_key(|file| std::cmp::Reverse((file.uploaded_at(), file.serial())));
     let mut outcomes = Vec::new();
     for result in results.iter().take(RESULTS_MAX) {
@@ -97,5 +97,5 @@ async fn tally(
         *runs_left = runs_left.checked_sub(outcome.runs())?;
         outcomes.push(outcome);
     }
-    Some(Tally::of(&outcomes))
+    Some(ToxTally::of(&outcomes))
 }

@@ -90,7 +90,7 @@ impl Wanted {
     pub(super) fn of(ask: &Ask) -> Wanted {
         let tag = |name| {
             let value = ask.parameter(name).unwrap_or_default();
-            value.trim().chars().take(TAG_CHARS_MAX).collect()
+            record::excerpt(value.trim(), TAG_CHARS_MAX).into()
         };
         let number = |text: String| text.parse().ok();
         Wanted {
@@ -138,8 +138,8 @@ impl Wanted {
             Field::of("platform", "Platform", platforms, &self.platform),
         ];
         let chosen = [&self.python, &self.platform].into_iter().filter(|tag| !tag.is_empty());
-        let cut = |tag: &String| tag.chars().take(SHOWN_CHARS_MAX).collect::<String>();
-        let chosen = chosen.map(|tag| format!("“{}”", visible_name(&cut(tag))));
+        let chosen =
+            chosen.map(|tag| format!("“{}”", visible_name(record::excerpt(tag, SHOWN_CHARS_MAX))));
         let unmatched = || chosen.collect::<Vec<_>>().join(" and ");
         Choices {
             fields: fields.into_iter().flatten().collect(),

@@ -107,7 +107,7 @@ fn depth(text: &str) -> usize {
 
 /// A client's text, shortened to what an error repeats.
 pub(crate) fn shortened(said: &str) -> Cow<'_, str> {
-    state::text::shortened(said, SHOWN_MAX)
+    record::shortened(said, SHOWN_MAX)
 }
 
 /// Why a JSON text is refused, and where: ` at line 1 column 7`. A cause quotes whatever is in the wrong place, which

@@ -15,10 +15,10 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use operations::articles::Base;
 use operations::attachments::{
-    AnnounceAttachment, Changed, FileOfArticle, PutAttachment, RemoveAttachment,
+    AnnounceAttachment, ChangedAttachment, FileOfArticle, PutAttachment, RemoveAttachment,
 };
 use operations::{Done, Foreseen, Refusal, Rule, Sender, carry_out};
-use resources::bodies::Holder;
+use resources::bodies::MemoryHolder;
 use store::{BlobError, SpooledBlob};
 
 use super::{reader, write};
@@ -174,7 +174,7 @@ pub(crate) async fn announce(
 /// 413 if there are too many bytes; 503 if there is no memory for them, or the spool cannot be written.
 pub(crate) async fn spooled(
     app: &App,
-    holder: Holder,
+    holder: MemoryHolder,
     pieces: impl Stream<Item = Result<Bytes, HttpError>>,
 ) -> Result<(SpooledBlob, u64), HttpError> {
     let limits = app.rules.attachment_limits;
@@ -205,7 +205,7 @@ pub(crate) async fn store(
     sender: &Sender,
     file: FileOfArticle,
     (staged, size_bytes): (SpooledBlob, u64),
-) -> Result<Done<Changed>, Refusal> {
+) -> Result<Done<ChangedAttachment>, Refusal> {
     let putting = PutAttachment { file, digest: staged.digest, size_bytes };
     let mut keeper = app.keeper();
     let foreseen = carry_out(&mut keeper, sender, &Foreseen(&putting)).await?;
@@ -222,6 +222,6 @@ pub(crate) async fn remove(
     app: &App,
     sender: &Sender,
     file: FileOfArticle,
-) -> Result<Done<Changed>, Refusal> {
+) -> Result<Done<ChangedAttachment>, Refusal> {
     carry_out(&mut app.keeper(), sender, &RemoveAttachment(file)).await
 }

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use state::stored::Stored;
 use store::BlobError;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 
 use super::reader::{self, Reading};
 use super::{attachment_changes, redirect};
@@ -188,7 +188,7 @@ async fn send(
         };
         let blob = app.store.blobs.open_blob(found.digest).await.map_err(unreadable)?;
         let blob = blob.ok_or_else(|| {
-            app.store.blobs.note(found.digest, Verdict::Missing);
+            app.store.blobs.note(found.digest, BlobVerdict::Missing);
             HttpError::lost("attachment")
         })?;
         if blob.size_bytes() != size_bytes {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use resources::turns::{Share, Turn};
+use resources::turns::{ThreadShare, Turn};
 
 use crate::front::error::HttpError;
 
@@ -23,8 +23,10 @@ const WAITING_MAX: usize = 64;
 /// How long a turn is kept for texts that are being read.
 const LOADING_MAX: Duration = Duration::from_secs(20);
 
-static COMPARING: LazyLock<Share> = LazyLock::new(|| Share::new(COMPARED_AT_ONCE, WAITING_MAX));
-static MERGING: LazyLock<Share> = LazyLock::new(|| Share::new(MERGED_AT_ONCE, WAITING_MAX));
+static COMPARING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(COMPARED_AT_ONCE, WAITING_MAX));
+static MERGING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(MERGED_AT_ONCE, WAITING_MAX));
 
 /// Who waits for a comparison or a merge.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,7 @@ where
 
 /// Takes a place and a turn, and then loads.
 async fn in_turn<Loaded>(
-    share: &Share,
+    share: &ThreadShare,
     loading_max: Duration,
     load: impl Future<Output = Result<Loaded, HttpError>>,
 ) -> Result<(Turn, Turn, Loaded), HttpError> {
@@ -88,7 +90,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_read_or_compared_before_its_turn() {
-        let share = Share::new(1, WAITING_MAX);
+        let share = ThreadShare::new(1, WAITING_MAX);
         let taken = share.turns.take().await;
         let is_read = Cell::new(false);
         let load = async {
@@ -104,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_read_keeps_no_turn() {
-        let share = Share::new(1, WAITING_MAX);
+        let share = ThreadShare::new(1, WAITING_MAX);
         let failed =
             in_turn(&share, LOADING_MAX, async { Err::<(), _>(HttpError::not_found("lost")) })
                 .await;
@@ -114,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_takes_too_long_to_read_keeps_no_turn() {
-        let share = Share::new(1, WAITING_MAX);
+        let share = ThreadShare::new(1, WAITING_MAX);
         let late =
             in_turn(&share, Duration::ZERO, std::future::pending::<Result<(), HttpError>>()).await;
         let status = late.err().map(|error| error.status());
@@ -123,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_so_many_wait() {
-        let share = Share::new(1, WAITING_MAX);
+        let share = ThreadShare::new(1, WAITING_MAX);
         let _taken = share.turns.take().await;
         let mut waiting: Vec<_> = (0..=WAITING_MAX)
             .map(|_| Box::pin(in_turn(&share, LOADING_MAX, async { Ok(()) })))

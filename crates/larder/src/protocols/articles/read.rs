@@ -39,7 +39,7 @@ use crate::front::parameters::{parameters, parsed};
 use crate::front::respond::blob_range;
 use crate::front::serial;
 use crate::published::article_texts::Hits;
-use crate::published::contents::{Content, Head};
+use crate::published::contents::{Content, RevisionHead};
 use crate::routes::path::decoded;
 
 /// The revision of the body, for clients that want no more than its number.
@@ -275,7 +275,7 @@ impl RevisionResponse<'_> {
         }
         let mut headers = HeaderMap::with_capacity(12);
         self.insert_headers(&mut headers, encoding, Some(content), serial);
-        let head = Head {
+        let head = RevisionHead {
             facts: self.facts.clone(),
             is_latest: self.is_latest,
             serial,

@@ -234,7 +234,7 @@ pub(crate) fn unreadable(error: store::BlobError) -> HttpError {
 
 /// The answer where a content that a record names is not in the store, which is counted.
 pub(crate) fn lost(app: &App, facts: &Facts) -> HttpError {
-    app.store.blobs.note(facts.digest, store::blobs::Verdict::Missing);
+    app.store.blobs.note(facts.digest, store::blobs::BlobVerdict::Missing);
     tracing::error!(digest = %facts.digest, "a content is missing from the store");
     HttpError::lost("content")
 }

@@ -1,6 +1,6 @@
 //! Articles by their words: what `/articles?text=` and the action `article.search` find.
 
-use article::text_index::{Piece, Question, TEXT_BYTES_MAX};
+use article::text_index::{Question, SnippetPart, TEXT_BYTES_MAX};
 use article::{ArticleName, Content, Snapshot, render};
 use bytes::Bytes;
 use record::Serial;
@@ -52,7 +52,7 @@ pub(crate) async fn snippets(
     app: &App,
     question: &str,
     contents: Vec<Option<Content>>,
-) -> Result<Vec<Vec<Piece>>, HttpError> {
+) -> Result<Vec<Vec<SnippetPart>>, HttpError> {
     if contents.iter().all(Option::is_none) {
         return Ok(vec![Vec::new(); contents.len()]);
     }

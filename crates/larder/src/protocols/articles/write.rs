@@ -19,7 +19,7 @@ use http::request::Parts;
 use operations::articles::{self, AnnounceText, Base, DeleteArticle, RestoreArticle, WriteArticle};
 use operations::rights::check_article_writer;
 use operations::{Done, Foreseen, Operation, Refusal, Rule, Sender, carry_out};
-use resources::bodies::Holder;
+use resources::bodies::MemoryHolder;
 use state::security;
 
 use self::outcome::overtaken;
@@ -43,7 +43,7 @@ pub(crate) struct NewText {
     pub(crate) comment: String,
     pub(crate) body: Body,
     /// Whose memory budget the body counts in; `None` if the body is in memory and counted already.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<MemoryHolder>,
 }
 
 /// The base in the path and the headers of a request.
@@ -121,7 +121,7 @@ pub(crate) async fn change(
     app: &App,
     sender: &Sender,
     name: &ArticleName,
-    wish: &impl Operation<Outcome = articles::Written>,
+    wish: &impl Operation<Outcome = articles::WrittenRevision>,
 ) -> Result<Written, FailedWrite> {
     let outcome = carry_out(&mut app.keeper(), sender, wish).await;
     finished(app, sender, name, outcome, None).await
@@ -132,7 +132,7 @@ async fn finished(
     app: &App,
     sender: &Sender,
     name: &ArticleName,
-    outcome: Result<Done<articles::Written>, Refusal>,
+    outcome: Result<Done<articles::WrittenRevision>, Refusal>,
     received: Option<&Received>,
 ) -> Result<Written, FailedWrite> {
     match outcome {

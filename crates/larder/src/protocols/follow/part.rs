@@ -18,7 +18,7 @@ use account::{AclEntry, Object, Principal, Scope};
 use article::ArticleName;
 use config::Config;
 use following::frame::{Frame, RECORDS_BYTES_MAX, RECORDS_MAX};
-use following::{Held, generation};
+use following::{PartState, generation};
 use jiff::Timestamp;
 use pypi::Readable;
 use record::{Digest, Key, Record, Serial};
@@ -234,7 +234,7 @@ impl Part {
     pub(super) async fn new(
         app: &App,
         principal: Principal,
-        (after, held): (Serial, Option<Held>),
+        (after, held): (Serial, Option<PartState>),
     ) -> Result<Part, Ended> {
         if held.is_none() && after > Serial::ZERO {
             return Err(Ended::over("its token opens only what its user may read"));

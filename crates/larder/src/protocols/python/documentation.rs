@@ -28,11 +28,11 @@ use super::names::Names;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use crate::app::App;
 use crate::front::conditional::{is_current, last_modified};
 use crate::front::error::HttpError;
-use crate::published::open_zips::{COPY_BYTES_MAX, Unopened, Zip};
+use crate::published::open_zips::{COPY_BYTES_MAX, OpenZipError, Zip};
 
 /// Members up to this size are unpacked at once; larger ones as the client reads them.
 const AT_ONCE_BYTES_MAX: u64 = 1 << 20;
@@ -48,7 +48,7 @@ const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-sc
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
 pub(crate) async fn show_documentation(ask: &Ask, names: &Names) -> Result<Response, Refused> {
     let Names { stage, project, version, file: path, .. } = names;
-    let about = About::Project(project.name.as_ref());
+    let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let is_public = order.readers().is_empty();
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
@@ -106,20 +106,20 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
     let directory = &app.config.data_dir;
     let opened = app.python.documentation.open(&app.store.blobs, directory, digest).await;
     opened.map_err(|error| match error {
-        Unopened::Missing => {
+        OpenZipError::Missing => {
             tracing::error!(%digest, "a file is missing from the store");
             let text = "the documentation is missing from the store; it has been logged";
             HttpError::internal(text).into()
         }
-        Unopened::Large(bytes) => Refused::not_found(format_args!(
+        OpenZipError::Large(bytes) => Refused::not_found(format_args!(
                 "the documentation cannot be shown: its zip has {bytes} bytes, and at most {COPY_BYTES_MAX} are \
                  copied from the object store"
             ),
         ),
-        Unopened::Broken(error) => {
+        OpenZipError::Broken(error) => {
             Refused::not_found(format_args!("the documentation cannot be shown: {error}"))
         }
-        Unopened::Failed(error) => {
+        OpenZipError::Failed(error) => {
             tracing::error!(%digest, error, "documentation cannot be read");
             HttpError::unavailable("the documentation cannot be read now; it has been logged", 5)
                 .into()

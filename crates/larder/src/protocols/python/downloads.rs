@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::response::Response;
 use http::StatusCode;
 use pypi::{ProjectName, Stage, StageName};
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use serde_json::{Map, Value, json};
 use store::records::{DownloadsError, ProjectDownloads};
 
@@ -19,7 +19,7 @@ use super::names::Project;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::simple::mirrored::project_of;
 use crate::app::downloads::{DAYS, Downloads, VERSIONS_MAX, start_of, today};
 use crate::front::error::HttpError;
@@ -35,8 +35,8 @@ pub(crate) const LATELY_DAYS: i64 = 30;
 /// That page does not wait longer for them. They are read nevertheless, for the next reader.
 const LATELY_WAIT_MAX: Duration = Duration::from_millis(250);
 
-static READING: LazyLock<Share> =
-    LazyLock::new(|| Share::new(READING_AT_ONCE, READING_WAITING_MAX));
+static READING: LazyLock<ThreadShare> =
+    LazyLock::new(|| ThreadShare::new(READING_AT_ONCE, READING_WAITING_MAX));
 
 /// The downloads of a project: from the index that was asked, and from its bases.
 pub(crate) struct Found<'ask> {
@@ -58,7 +58,7 @@ pub(crate) async fn of_project<'ask>(
     stage: &str,
     project: &'ask Project,
 ) -> Result<Found<'ask>, Refused> {
-    let order = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
     if ask.app.python.downloads.kept().is_none() {

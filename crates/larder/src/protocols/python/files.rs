@@ -18,22 +18,19 @@ use operations::rights::{remover, tester};
 use operations::uploads::AddToxResult;
 use pypi::attestation::PROVENANCE_TYPE;
 use pypi::devpi::FileMeta;
-use pypi::upstream::Place;
-use pypi::{
-    ChangeError, FileLookup, FileRole, Refused as PolicyRefused, ReleaseFile, ResolutionOrder,
-    Stage,
-};
+use pypi::upstream::MirrorPath;
+use pypi::{ChangeError, FileLookup, FileRefusal, FileRole, ReleaseFile, ResolutionOrder, Stage};
 use record::Digest;
 use serde::de::IgnoredAny;
-use store::blobs::Verdict;
+use store::blobs::BlobVerdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
 use super::names::{FilePath, Names};
-use super::policy::{self, Given};
+use super::policy::{self, ServedFile};
 use super::refused::Refused;
 use super::reply;
-use super::rights::{About, admit, admit_to_file};
+use super::rights::{IndexPart, admit, admit_to_file};
 use super::write::whole_body;
 use crate::front::auth;
 use crate::front::body::{BodyError, Shape, parsed};
@@ -69,8 +66,8 @@ pub(crate) async fn get_file(ask: &Ask, names: &Names) -> Result<Response, Refus
     let Names { stage, file, .. } = names;
     // Files without a digest belong to mirrors.
     let place = match names.place.first() {
-        Endpoint::FindUpstreamFile => Place::of_upstream(&file.names),
-        Endpoint::FindExternalFile => Place::of_external(&file.names),
+        Endpoint::FindUpstreamFile => MirrorPath::of_upstream(&file.names),
+        Endpoint::FindExternalFile => MirrorPath::of_external(&file.names),
         _ => return download_file(ask, stage, file).await,
     };
     mirrored::find(ask, stage, file, place).await
@@ -87,7 +84,7 @@ pub(crate) async fn download_file(
     let Some((directory, filename)) = path.place() else { return none() };
     let found = stage.file(directory, filename);
     let is_public = stage.config().is_public();
-    admit_to_file(ask, stage, About::File(path.place())).await?;
+    admit_to_file(ask, stage, IndexPart::File(path.place())).await?;
     if let Some(refused) = policy::refusal_of_own(stage, &found) {
         return Ok(policy::refused(ask, filename, &refused).await);
     }
@@ -98,7 +95,7 @@ pub(crate) async fn download_file(
         }
         FileLookup::Found { file, project, .. } => {
             if file.role() == FileRole::Release {
-                policy::note_given(ask, stage, stage, &project, Given::Own(&file)).await;
+                policy::note_given(ask, stage, stage, &project, ServedFile::Own(&file)).await;
             }
             let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
             let digest = *file.digest();
@@ -128,7 +125,7 @@ pub(crate) async fn download_file(
             if let Some(response) = inherited(ask, stage, path).await? {
                 return Ok(response);
             }
-            let answer = match Place::of_digest(&path.names) {
+            let answer = match MirrorPath::of_digest(&path.names) {
                 Some(place) => mirrored::answered(ask, stage, place).await?,
                 None => none()?,
             };
@@ -167,7 +164,7 @@ async fn inherited(
         else {
             continue;
         };
-        admit(ask, &order, About::Project(Some(project))).await?;
+        admit(ask, &order, IndexPart::Project(Some(project))).await?;
         let view = order.project(project.as_str());
         // A nearer file with this name hides it.
         let Some(part) = view.as_ref().and_then(|view| view.part_with(file.filename())) else {
@@ -177,7 +174,7 @@ async fn inherited(
             continue;
         }
         let refused = match part.project.is_quarantined() {
-            true => Some(PolicyRefused::by_status(base.name(), part.project)),
+            true => Some(FileRefusal::by_status(base.name(), part.project)),
             false => policy::judge(stage, base, project)
                 .and_then(|judge| judge.refusal_of_own(base.name(), file)),
         };
@@ -199,7 +196,7 @@ async fn inherited(
                 None => continue,
             },
             _ => {
-                policy::note_given(ask, stage, base, project, Given::Own(file)).await;
+                policy::note_given(ask, stage, base, project, ServedFile::Own(file)).await;
                 let (size_bytes, media_type) = (Some(file.size_bytes()), content_type(filename));
                 let digest = *file.digest();
                 let response = send(ask, file, digest, size_bytes, media_type, is_public).await?;
@@ -234,7 +231,7 @@ pub(crate) async fn delete_file(
     path: &FilePath,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, About::File(path.place()), DeleteFile::PURPOSE)?;
+    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), DeleteFile::PURPOSE)?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let force = ask.has_flag("force");
@@ -250,7 +247,7 @@ pub(crate) async fn add_tox_result(
     body: Body,
 ) -> Result<Response, Refused> {
     let (stage, asked, place) = (ask.stage_name(stage)?, ask.asked().await?, path.file());
-    let found = tester(&asked, &stage, About::File(path.place()))?;
+    let found = tester(&asked, &stage, IndexPart::File(path.place()))?;
     let path = format!("{stage}/+f/{}", path.joined());
     let missing = || ChangeError::NoReleaseFile { path: path.clone() };
     let file = place.ok_or_else(missing)?;
@@ -383,7 +380,7 @@ async fn send(
             None => Some(blobs.open_blob(digest).await.map_err(unreadable)?),
         };
         let missing = || {
-            blobs.note(digest, Verdict::Missing);
+            blobs.note(digest, BlobVerdict::Missing);
             HttpError::lost("file")
         };
         let source = match (small, blob) {

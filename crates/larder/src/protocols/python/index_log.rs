@@ -9,7 +9,7 @@ use http::StatusCode;
 use pypi::devpi::View;
 use pypi::index_log::{Doer, LogLine};
 use pypi::{ProjectName, Stage, StageName};
-use record::Serial;
+use record::{Serial, excerpt};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
@@ -66,7 +66,7 @@ pub(crate) async fn page<'a>(
 fn number(name: &str, text: &str, max: u64) -> Result<u64, Refused> {
     let number = text.parse().ok().filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| {
-        let text: String = text.chars().take(100).collect();
+        let text = excerpt(text, 100);
         Refused::bad_request(format!(
             "`{text}` is no value of the parameter `{name}`: expected a whole number from 1 to {max}"
         ))

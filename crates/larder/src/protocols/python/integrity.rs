@@ -11,7 +11,7 @@ use pypi::{Filename, ResolutionOrder, Version};
 use super::ask::Ask;
 use super::names::{FilePath, Names};
 use super::refused::Refused;
-use super::rights::{About, admit};
+use super::rights::{IndexPart, admit};
 use super::simple::mirrored::{failed, mirrors_of_one_project};
 use super::{files, policy, reply};
 
@@ -24,7 +24,7 @@ pub(crate) async fn show_provenance(ask: &Ask, names: &Names) -> Result<Response
     else {
         return none("no such file");
     };
-    admit(ask, &order, About::Project(Some(project))).await?;
+    admit(ask, &order, IndexPart::Project(Some(project))).await?;
     let own = order.project(project.as_str());
     if let Some(part) = own.as_ref().and_then(|own| own.part_with(filename)) {
         let file = part.project.release_files().find(|file| file.filename() == filename);

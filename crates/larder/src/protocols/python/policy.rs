@@ -10,7 +10,7 @@ use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use operations::Noter;
 use pypi::upstream::{UpstreamFile, UpstreamPage};
-use pypi::{FileLookup, Judge, ProjectName, Refused, Stage, StatusMarker};
+use pypi::{FileLookup, FileRefusal, Judge, ProjectName, Stage, StatusMarker};
 use serde_json::Map;
 use state::security;
 
@@ -18,10 +18,10 @@ use super::ask::Ask;
 use super::reply;
 use crate::front::error::HttpError;
 
-pub(crate) use operations::Given;
+pub(crate) use operations::ServedFile;
 
 /// Why a file of the stage itself is not sent; `None` if it is.
-pub(crate) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refused> {
+pub(crate) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<FileRefusal> {
     let (FileLookup::Found { file, project, is_quarantined }
     | FileLookup::CoreMetadata { file, project, is_quarantined }
     | FileLookup::Provenance { file, project, is_quarantined }) = found
@@ -30,7 +30,7 @@ pub(crate) fn refusal_of_own(stage: &Stage, found: &FileLookup) -> Option<Refuse
     };
     if *is_quarantined && file.role() == pypi::FileRole::Release {
         let project = stage.project(project.as_str())?;
-        return Some(Refused::by_status(stage.name(), project));
+        return Some(FileRefusal::by_status(stage.name(), project));
     }
     // The only check for stages without a policy.
     stage.config().policy.as_ref()?;
@@ -47,10 +47,10 @@ pub(crate) fn judge<'stages>(
 }
 
 /// The refusal of all files of an upstream's page, because the upstream says that the project is quarantined.
-pub(crate) fn quarantine_of_upstream(mirror: &Stage, page: &UpstreamPage) -> Option<Refused> {
+pub(crate) fn quarantine_of_upstream(mirror: &Stage, page: &UpstreamPage) -> Option<FileRefusal> {
     match &page.status {
         Some((StatusMarker::Quarantined, reason)) => {
-            Some(Refused::by_upstream(mirror.name(), reason.as_deref()))
+            Some(FileRefusal::by_upstream(mirror.name(), reason.as_deref()))
         }
         _ => None,
     }
@@ -63,7 +63,7 @@ pub(crate) fn refusal_of_upstream(
     project: &ProjectName,
     page: &UpstreamPage,
     file: &UpstreamFile,
-) -> Option<Refused> {
+) -> Option<FileRefusal> {
     let judged = || judge(asked, mirror, project)?.refusal_of_upstream(mirror.name(), file);
     quarantine_of_upstream(mirror, page).or_else(judged)
 }
@@ -75,7 +75,7 @@ pub(crate) async fn note_given(
     asked: &Stage,
     holder: &Stage,
     project: &ProjectName,
-    given: Given<'_>,
+    given: ServedFile<'_>,
 ) {
     let has_policy = asked.config().policy.is_some() || holder.config().policy.is_some();
     if !has_policy || ask.head.method == Method::HEAD {
@@ -106,7 +106,7 @@ async fn note(ask: &Ask, entries: Vec<Entry>) {
 }
 
 /// Refuses a request for a file or a version, and notes it in the audit log.
-pub(crate) async fn refused(ask: &Ask, what: &str, refused: &Refused) -> Response {
+pub(crate) async fn refused(ask: &Ask, what: &str, refused: &FileRefusal) -> Response {
     let (rule, reason) = (Some(refused.rule), refused.reason.clone());
     let entries =
         noted(ask, |noter| vec![noter.entry(Event::Refused, &refused.stage, what, rule, reason)]);

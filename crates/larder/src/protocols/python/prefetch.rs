@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use mirrors::Mirror;
-use mirrors::prefetch::{self, Index, Offered, Pieces};
+use mirrors::prefetch::{self, FileStream, Index, IndexFile};
 use operations::rights::{self, check_keeper, may_keep};
 use operations::{Basis, Right, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
@@ -32,7 +32,6 @@ use crate::app::App;
 use crate::app::prefetches::{Busy, Prefetch};
 use crate::front::body::{BodyError, Received, parsed};
 use crate::front::error::HttpError;
-use state::text::shortened;
 
 /// The purpose, as a refusal names it.
 const PURPOSE: &str = "fetching files ahead";
@@ -167,10 +166,10 @@ async fn parsed_lock(
     let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(
         || "the lock".to_owned(),
-        |name| format!("`{}`", shortened(&name, NAME_CHARS_MAX).escape_debug()),
+        |name| format!("`{}`", record::shortened(&name, NAME_CHARS_MAX).escape_debug()),
     );
     let unusable = |problem: &str| {
-        let problem = shortened(problem, MESSAGE_CHARS_MAX);
+        let problem = record::shortened(problem, MESSAGE_CHARS_MAX);
         Refused::rule(StatusCode::UNPROCESSABLE_ENTITY, format_args!("{name}: {problem}"))
     };
     let expected = "a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected";
@@ -379,7 +378,7 @@ impl OwnIndex {
 }
 
 impl Index for OwnIndex {
-    async fn offered(&self, project: &ProjectName) -> Result<Vec<Offered>, String> {
+    async fn offered(&self, project: &ProjectName) -> Result<Vec<IndexFile>, String> {
         let (principal, stage) = self.still()?;
         if !stage.may_read(&principal, Portion::Project(project.as_str())) {
             return Err(format!("who began it may not read {}", self.stage));
@@ -393,12 +392,12 @@ impl Index for OwnIndex {
         let page = page.ok_or("the upstream has no such project")?;
         let offered = page.files.iter().map(|file| {
             let hashes = file.hashes.iter().map(|(kind, digits)| (&**kind, &**digits));
-            Offered::new(&file.filename, file.link(), hashes)
+            IndexFile::new(&file.filename, file.link(), hashes)
         });
         Ok(offered.collect())
     }
 
-    async fn open(&self, file: &Offered) -> Result<Pieces, String> {
+    async fn open(&self, file: &IndexFile) -> Result<FileStream, String> {
         if self.opened.fetch_add(1, Relaxed) >= FILES_MAX {
             return Err(format!("more than {FILES_MAX} files of one lock are not fetched"));
         }

@@ -16,10 +16,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use operations::releases::{DeleteProject, DeleteRelease};
-use operations::rights::{About, remover};
-use pypi::change::remove::Extent;
+use operations::rights::{IndexPart, remover};
+use pypi::change::remove::RemovalExtent;
 use pypi::devpi::{self, View};
-use pypi::policy::Hidden;
+use pypi::policy::HiddenFiles;
 use pypi::{Judge, ProjectName, RefusedFiles, ResolutionOrder, VersionView};
 use resources::turns::Turn;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub(crate) async fn readable<'ask>(
     ask: &'ask Ask,
     stage: &str,
     is_alone: bool,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<ResolutionOrder<'ask>, Refused> {
     let index = &ask.stored.index;
     let order = match is_alone {
@@ -108,14 +108,14 @@ pub(crate) async fn show_project(
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let Some(view) = order.project(name.as_str()) else {
         if let Some(response) = mirrored::project(ask, &order, name).await? {
             return Ok(response);
         }
         // A project of a base alone exists, but with no releases of this index.
-        let all = readable(ask, stage, false, About::Project(project.name.as_ref())).await?;
+        let all = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
         return match all.project(name.as_str()) {
             Some(_) if is_alone => {
                 Ok(reply::result(StatusCode::OK, "projectconfig", json!({}), None))
@@ -160,7 +160,7 @@ fn said(shown: Option<&RefusedFiles<'_>>) -> String {
     shown.map(|shown| sentences(shown.hidden())).unwrap_or_default()
 }
 
-fn sentences(hidden: &Hidden) -> String {
+fn sentences(hidden: &HiddenFiles) -> String {
     hidden.sentences().collect::<Vec<_>>().join("; ")
 }
 
@@ -321,7 +321,7 @@ pub(crate) async fn show_release(
 ) -> Result<Response, Refused> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
-    let order = readable(ask, stage, is_alone, About::Project(project.name.as_ref())).await?;
+    let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
     let name = normalized(ask, project)?;
     let missing = || no_version(name.as_str(), version);
     let Some(view) = order.project(name.as_str()) else {
@@ -352,13 +352,13 @@ pub(crate) async fn delete_project(
     stage: &str,
     project: &Project,
 ) -> Result<Response, Refused> {
-    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover(&ask.asked().await?, &stage, about, DeleteProject::PURPOSE)?;
     let missing = || Refused::not_found("project not found");
     let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
     let text = match extent {
-        Extent::Name => format!("the name {project} is released from stage {stage}"),
+        RemovalExtent::Name => format!("the name {project} is released from stage {stage}"),
         _ => format!("project {project} deleted from stage {stage}"),
     };
     ask.carry_out(&DeleteProject { stage, project, extent, force }).await?;
@@ -366,11 +366,11 @@ pub(crate) async fn delete_project(
 }
 
 /// Whether the name of a project is released with it, or alone.
-fn extent(ask: &Ask) -> Result<Extent, Refused> {
+fn extent(ask: &Ask) -> Result<RemovalExtent, Refused> {
     match ask.parameter("release_name").as_deref() {
-        None | Some("0" | "no" | "false") => Ok(Extent::Contents),
-        Some("" | "1" | "yes" | "true") => Ok(Extent::ContentsAndName),
-        Some("only") => Ok(Extent::Name),
+        None | Some("0" | "no" | "false") => Ok(RemovalExtent::Contents),
+        Some("" | "1" | "yes" | "true") => Ok(RemovalExtent::ContentsAndName),
+        Some("only") => Ok(RemovalExtent::Name),
         Some(other) => {
             let expected =
                 "1 was expected to release the name, `only` to release nothing else, or 0";
@@ -389,7 +389,7 @@ pub(crate) async fn delete_release(
     project: &Project,
     version: &str,
 ) -> Result<Response, Refused> {
-    let (stage, about) = (ask.stage_name(stage)?, About::Project(project.name.as_ref()));
+    let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover(&ask.asked().await?, &stage, about, DeleteRelease::PURPOSE)?;
     let missing = || no_version(&project.as_sent, version);
     let project = project.name.clone().ok_or_else(missing)?;

@@ -13,7 +13,7 @@ use http::response::Parts as ResponseParts;
 use hyper::body::Body as _;
 use pypi::public_json::{PublicFiles, PublicUrls};
 use pypi::{PageForm, ProjectName, ResolutionOrder, Version};
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -36,7 +36,7 @@ const WAITING_BYTES_MAX: u64 = 64 << 10;
 /// Such pages are read one at a time: each takes several times its bytes. This many further requests wait for that.
 const LARGE_WAITING_MAX: usize = 64;
 
-static LARGE: LazyLock<Share> = LazyLock::new(|| Share::one(LARGE_WAITING_MAX));
+static LARGE: LazyLock<ThreadShare> = LazyLock::new(|| ThreadShare::one(LARGE_WAITING_MAX));
 
 /// Of a project, or with a `version`, of a release.
 pub(crate) async fn show_public_json(

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::ask::Ask;
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use super::write::json_body;
 use crate::app::App;
 use crate::front::auth;
@@ -34,7 +34,7 @@ const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
 /// `PUSH /{user}/{index}`, and POST with JSON.
 pub(crate) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     let (source, asked) = (ask.stage_name(stage)?, ask.asked().await?);
-    reader(&asked, &source, About::NotYetKnown)?;
+    reader(&asked, &source, IndexPart::NotYetKnown)?;
     let json = json_body(ask, asked.principal(), body, BOUND).await?;
     let order = PushOrder::parse(json.value, &source).map_err(Refused::bad_request)?;
     let (status, actions) = match push(&ask.app, &ask.sender().await?, &source, &order).await? {
@@ -68,7 +68,7 @@ pub(crate) async fn push(
     let content = || order.content.clone().map_err(Refused::bad_request);
     // The body may have taken long: the right to read is checked again.
     let name = ProjectName::normalize(&order.name).ok();
-    let about = About::Project(name.as_ref());
+    let about = IndexPart::Project(name.as_ref());
     // A mirror's releases are looked for elsewhere, and of others nobody gets to know by a push.
     let has_release = |basis: &Basis| match reader(basis, source, about) {
         Ok(from) if !from.config().is_mirror() => {

@@ -6,13 +6,13 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, VARY};
 use http::{HeaderValue, StatusCode};
 use hyper::ext::ReasonPhrase;
 use pypi::devpi;
+use record::shortened;
 use serde::Serialize;
 use serde_json::json;
 
 use super::ask::Ask;
 use crate::front::error::HttpError;
 use crate::front::page;
-use state::text::shortened;
 
 /// Without a parameter: devpi's client compares the whole value.
 pub(crate) const JSON: &str = "application/json";

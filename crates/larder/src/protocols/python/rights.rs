@@ -11,7 +11,7 @@ use super::refused::Refused;
 use crate::front::auth;
 use crate::front::error::HttpError;
 
-pub(crate) use operations::rights::About;
+pub(crate) use operations::rights::IndexPart;
 
 /// Refuses senders who may not read all of these stages. The refusal names no base.
 pub(crate) fn check_reader(
@@ -46,7 +46,7 @@ pub(crate) fn check_file_reader(
     stored: &Stored,
     principal: &Principal,
     stage: &Stage,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<(), HttpError> {
     let project = about.of(stage);
     match stage.may_read_file(&stored.index, principal, project.portion()) {
@@ -65,7 +65,7 @@ pub(crate) fn unreadable(principal: &Principal, stage: &Stage, portion: Portion<
 pub(crate) async fn admit(
     ask: &Ask,
     order: &ResolutionOrder<'_>,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<(), HttpError> {
     let Some(own) = order.stages().first() else { return Ok(()) };
     if order.stages().iter().all(|stage| stage.config().is_public()) {
@@ -78,7 +78,7 @@ pub(crate) async fn admit(
 pub(crate) async fn admit_to_file(
     ask: &Ask,
     stage: &Stage,
-    about: About<'_>,
+    about: IndexPart<'_>,
 ) -> Result<(), HttpError> {
     if stage.config().is_public() {
         return Ok(());

@@ -16,7 +16,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use pypi::policy::shown_versions;
 use pypi::{Judge, Project, ProjectName, RefusedFiles, ResolutionOrder, Stage, Version};
-use record::Digest;
+use record::{Digest, excerpt};
 use resources::turns::Turns;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ use super::ask::Ask;
 use super::project::readable;
 use super::refused::Refused;
 use super::reply;
-use super::rights::{About, check_reader, no_stage};
+use super::rights::{IndexPart, check_reader, no_stage};
 use super::upstream_names::{ListedNames, listed_names};
 use super::write::whole_body;
 use crate::app::App;
@@ -207,9 +207,7 @@ async fn summaries(app: &Arc<App>, hits: &[Hit]) -> Result<Vec<String>, HttpErro
             };
             let said = bytes.and_then(|bytes| serde_json::from_slice::<Summary>(&bytes).ok());
             let mut summary = said.unwrap_or_default().summary;
-            if let Some((end, _)) = summary.char_indices().nth(SUMMARY_CHARS_MAX) {
-                summary.truncate(end);
-            }
+            summary.truncate(excerpt(&summary, SUMMARY_CHARS_MAX).len());
             Ok(summary)
         }
     });
@@ -273,7 +271,7 @@ pub(crate) async fn search_by_xml_rpc(
     stage: &str,
     body: Body,
 ) -> Result<Response, Refused> {
-    readable(ask, stage, false, About::Whole).await?;
+    readable(ask, stage, false, IndexPart::Whole).await?;
     let principal = ask.principal().await?;
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;
     // A body may take its time: the answer is of what may be read now.

@@ -15,13 +15,13 @@ use jiff::Timestamp;
 use memchr::memchr;
 use net::Answered;
 use pypi::{Links, NoPage, Page, PageForm, PageRequest, ProjectName, ResolutionOrder};
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
 use super::names::Project;
 use super::refused::Refused;
-use super::rights::{About, admit, refused_reader};
+use super::rights::{IndexPart, admit, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::{App, Python};
 use crate::front::conditional::check_expected;
@@ -220,7 +220,7 @@ pub(crate) async fn refresh_page(
     };
     let Some(name) = &project.name else { return Ok(no_project(ask, project)) };
     if order.has_mirror() {
-        admit(ask, &order, About::Project(Some(name))).await?;
+        admit(ask, &order, IndexPart::Project(Some(name))).await?;
         mirrored::refresh(&ask.app.python.mirrors, &order, name).await?;
     }
     Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", ask.stage_path())))
@@ -272,7 +272,7 @@ async fn page(
         // Senders who may not read the stage do not learn whether the project exists.
         Err(none @ NoPage::NoProject(_)) => {
             if let Some(order) = ResolutionOrder::of(index, stage) {
-                admit(ask, &order, About::Project(project)).await?;
+                admit(ask, &order, IndexPart::Project(project)).await?;
             }
             return Ok(reply::refusal(ask, StatusCode::NOT_FOUND, &none.to_string()));
         }
@@ -293,7 +293,7 @@ async fn page(
 }
 
 /// The turns to make the page of a project, or the list.
-fn making<'app>(python: &'app Python, project: Option<&ProjectName>) -> &'app Share {
+fn making<'app>(python: &'app Python, project: Option<&ProjectName>) -> &'app ThreadShare {
     if project.is_some() { &python.making_pages } else { &python.making_lists }
 }
 
@@ -378,7 +378,7 @@ fn head<'stored>(
     })
 }
 
-/// The number of a head among the [`Heads`](state::stored::Heads) of a state: those with the same number are equal.
+/// The number of a head among the [`Heads`](state::stored::AnswerHeads) of a state: those with the same number are equal.
 fn kind_of_head(wanted: &NegotiatedForm, sent_in: Option<Encoding>, is_public: bool) -> usize {
     let form = match (wanted.form, wanted.varies_by_agent) {
         (PageForm::Json, _) => 0,
@@ -403,7 +403,7 @@ mod tests {
     use std::collections::HashSet;
 
     use config::Config;
-    use state::stored::Heads;
+    use state::stored::AnswerHeads;
 
     use super::*;
 
@@ -433,7 +433,11 @@ mod tests {
                 assert_eq!(head.contains_key(CONTENT_SECURITY_POLICY), has_policy);
             }
         }
-        assert_eq!(kinds.len(), Heads::KINDS, "each has a number of its own, and none is left");
-        assert!(kinds.iter().all(|kind| *kind < Heads::KINDS), "{kinds:?}");
+        assert_eq!(
+            kinds.len(),
+            AnswerHeads::KINDS,
+            "each has a number of its own, and none is left"
+        );
+        assert!(kinds.iter().all(|kind| *kind < AnswerHeads::KINDS), "{kinds:?}");
     }
 }

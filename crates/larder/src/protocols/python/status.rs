@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::ask::Ask;
 use super::names::{Names, settled};
 use super::refused::Refused;
-use super::rights::{About, admit, admit_to_file};
+use super::rights::{IndexPart, admit, admit_to_file};
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::front::error::HttpError;
 use crate::front::outside::prefix;
@@ -157,13 +157,13 @@ async fn may_read(ask: &Ask, names: &Names) -> Result<(), HttpError> {
     );
     if is_file {
         return match index.stage(name) {
-            Some(stage) => admit_to_file(ask, stage, About::File(names.file.place())).await,
+            Some(stage) => admit_to_file(ask, stage, IndexPart::File(names.file.place())).await,
             None => Ok(()),
         };
     }
     let about = match names.project.as_sent.is_empty() {
-        true => About::Whole,
-        false => About::Project(names.project.name.as_ref()),
+        true => IndexPart::Whole,
+        false => IndexPart::Project(names.project.name.as_ref()),
     };
     match ResolutionOrder::of(index, name) {
         Some(order) => admit(ask, &order, about).await,

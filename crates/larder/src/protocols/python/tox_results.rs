@@ -11,7 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use pypi::devpi::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus, file_url};
-use pypi::{FileRole, Part, ReleaseFile, VersionView};
+use pypi::{FileRole, ProjectPart, ReleaseFile, VersionView};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -20,7 +20,7 @@ use super::names::Names;
 use super::project::{in_one_spelling, readable};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use crate::app::App;
 use crate::front::body::Shape;
 use crate::front::error::HttpError;
@@ -47,7 +47,7 @@ struct ToxResult<'snapshot> {
 /// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
 pub(crate) async fn show_tox_results(ask: &Ask, names: &Names) -> Result<Response, Refused> {
     let Names { stage, project, version, file: path, .. } = names;
-    let about = About::Project(project.name.as_ref());
+    let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
@@ -131,7 +131,7 @@ struct Line<'a> {
 /// The results of a file, newest first; of one name, if one is wanted.
 async fn read<'snapshot>(
     ask: &Ask,
-    part: &Part<'snapshot>,
+    part: &ProjectPart<'snapshot>,
     filename: &str,
     wanted: Option<&str>,
 ) -> Result<Vec<ToxResult<'snapshot>>, HttpError> {

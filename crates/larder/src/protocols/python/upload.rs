@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use operations::uploads::{self, RegisterRelease, UploadFile, Uploaded};
+use operations::uploads::{self, RegisterRelease, UploadFile, UploadOutcome};
 use operations::{Basis, Denied, Operation, Refusal, carry_out_with};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::attestation::{Attestations, can_attest};
@@ -23,7 +23,7 @@ use pypi::{
 };
 use rawzip::FileReader;
 use record::Digest;
-use resources::bodies::{Held, Holder};
+use resources::bodies::{HeldMemory, MemoryHolder};
 use state::release_metadata;
 use state::stored::Stored;
 use store::{BlobError, SpooledBlob};
@@ -33,7 +33,7 @@ use super::names::Names;
 use super::refusals::{challenged, text_of_denied, words_of_rule};
 use super::refused::Refused;
 use super::reply;
-use super::rights::About;
+use super::rights::IndexPart;
 use crate::front::auth;
 use crate::front::body::{self, announced, client};
 use crate::front::error::HttpError;
@@ -58,7 +58,7 @@ struct Arrived {
     fields: Vec<(String, String)>,
     content: Option<Content>,
     /// The memory of the fields.
-    _held: Held,
+    _held: HeldMemory,
 }
 
 /// Its file.
@@ -141,14 +141,14 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
         return Err(Refused::Said(StatusCode::NOT_FOUND, text));
     }
     let (name, asked) = (found.name().clone(), ask.asked().await?);
-    uploads::admit(&asked, &name, About::NotYetKnown)?;
+    uploads::admit(&asked, &name, IndexPart::NotYetKnown)?;
     auth::admit_to_disk(&ask.app, asked.principal()).await?;
     let arrived = arrive(ask, asked.principal().user_name().cloned(), body).await?;
     // The right is checked again: it may have been lost while the body came.
-    uploads::admit(&ask.basis().await?, &name, About::NotYetKnown)?;
+    uploads::admit(&ask.basis().await?, &name, IndexPart::NotYetKnown)?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let form = UploadForm::read(fields, arrived.content.is_some()).map_err(Refused::bad_request)?;
-    uploads::admit(&ask.basis().await?, &name, About::Project(Some(&form.project)))?;
+    uploads::admit(&ask.basis().await?, &name, IndexPart::Project(Some(&form.project)))?;
     match form.action {
         UploadAction::Submit => submit(ask, name, &form).await,
         UploadAction::FileUpload | UploadAction::DocUpload => {
@@ -178,8 +178,10 @@ where
 /// Takes the form in: fields into memory, the file into a spool.
 async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived, Refused> {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
-    let holder =
-        who.map_or_else(|| Holder::Client(client(&ask.app, &ask.head).key()), Holder::User);
+    let holder = who.map_or_else(
+        || MemoryHolder::Client(client(&ask.app, &ask.head).key()),
+        MemoryHolder::User,
+    );
     let Ok(boundary) = multer::parse_boundary(content_type) else {
         return urlencoded(ask, holder, body).await;
     };
@@ -270,7 +272,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
 }
 
 /// A form without a file.
-async fn urlencoded(ask: &Ask, holder: Holder, body: Body) -> Result<Arrived, Refused> {
+async fn urlencoded(ask: &Ask, holder: MemoryHolder, body: Body) -> Result<Arrived, Refused> {
     let body = body::held(&ask.app, &ask.head.headers, holder, body, FIELD_BYTES_MAX).await?;
     let (bytes, mut held) = body.into_parts();
     held.hold(bytes.len() * COPIES).map_err(HttpError::from)?;
@@ -383,7 +385,7 @@ async fn file(
         metadata: None,
     };
     // A conflict is reported before anything is kept, on the newest state, since the body may have taken long.
-    if upload.foresee(&ask.basis().await?)? == Some(Uploaded::Identical) {
+    if upload.foresee(&ask.basis().await?)? == Some(UploadOutcome::Identical) {
         return Ok(identical());
     }
     staged.persist().await.map_err(|error| unwritable(error, 0))?;
@@ -399,8 +401,8 @@ async fn file(
         Ok(UploadFile { metadata, ..upload.clone() })
     });
     Ok(match uploading.await? {
-        Uploaded::Identical => identical(),
-        Uploaded::Stored => accepted(),
+        UploadOutcome::Identical => identical(),
+        UploadOutcome::Stored => accepted(),
     })
 }
 

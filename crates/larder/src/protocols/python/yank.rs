@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
-use operations::rights::{About, check_keeper, remover};
+use operations::rights::{IndexPart, check_keeper, remover};
 use operations::{Done, Right, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
@@ -40,7 +40,7 @@ pub(crate) async fn yank_release(
     body: Body,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    let about = About::Project(project.name.as_ref());
+    let about = IndexPart::Project(project.name.as_ref());
     remover(&ask.asked().await?, &stage, about, YankRelease::PURPOSE)?;
     let project = normalized(project)?.clone();
     let reason = reason(ask, body).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn yank_file(
     body: Body,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, About::File(path.place()), YankFile::PURPOSE)?;
+    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), YankFile::PURPOSE)?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let reason = reason(ask, body).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn show_project_status(
     project: &Project,
 ) -> Result<Response, Refused> {
     let name = normalized(project)?;
-    let order = readable(ask, stage, true, About::Project(Some(name))).await?;
+    let order = readable(ask, stage, true, IndexPart::Project(Some(name))).await?;
     let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
     let found = found.ok_or_else(|| ChangeError::NoProject(name.clone()))?;
     Ok(status_result(&found.status().cloned().unwrap_or_default()))
@@ -151,7 +151,7 @@ pub(crate) async fn change_project_status(
     body: Body,
 ) -> Result<Response, Refused> {
     let name = normalized(project)?;
-    let (stage, about) = (ask.stage_name(stage)?, About::Project(Some(name)));
+    let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(Some(name)));
     remover(&ask.asked().await?, &stage, about, SetProjectStatus::PURPOSE)?;
     let status = match ask.head.method {
         Method::DELETE => None,

@@ -16,9 +16,9 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use aur::Compressed;
-use aur::delta::Trouble;
+use aur::delta::DeltaError;
 use bytes::Bytes;
-use resources::turns::Share;
+use resources::turns::ThreadShare;
 use sha2::{Digest, Sha256};
 use source::KeptDumpFile;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ pub struct Deltas {
     /// Set when no other dump will be kept.
     pub(crate) ended: CancellationToken,
     /// One delta is made at a time.
-    pub(crate) making: Share,
+    pub(crate) making: ThreadShare,
 }
 
 /// A delta that somebody wants.
@@ -69,7 +69,7 @@ pub(crate) struct MadeDelta {
 }
 
 /// The answer to a request for a delta.
-pub(crate) enum Offer {
+pub(crate) enum DeltaOffer {
     Delta(MadeDelta),
     /// The dump is not known any more, or never was.
     StartOver,
@@ -88,7 +88,7 @@ impl Deltas {
             made: Mutex::default(),
             ended: CancellationToken::new(),
             is_unkept: AtomicBool::new(false),
-            making: Share::one(WAITING_MAX),
+            making: ThreadShare::one(WAITING_MAX),
         }
     }
 
@@ -125,23 +125,23 @@ impl Deltas {
     }
 
     /// The answer that is at hand for a client with the dump of this digest; `None` if a delta has to be made.
-    pub(crate) fn at_hand(&self, from: &str, compressed: Compressed) -> Option<Offer> {
+    pub(crate) fn at_hand(&self, from: &str, compressed: Compressed) -> Option<DeltaOffer> {
         let listed = self.listed.load();
         if !listed.knows(from) {
             let is_compared = self.kept.borrow().as_ref().map(|kept| kept.sha256 == listed.file);
             return Some(match is_compared.unwrap_or_else(|| self.is_unkept.load(Relaxed)) {
-                true => Offer::StartOver,
-                false => Offer::NotYet,
+                true => DeltaOffer::StartOver,
+                false => DeltaOffer::NotYet,
             });
         }
         let wanted = DeltaKey::to(&listed, from, compressed);
         let made = self.made();
         let (_, made) = made.iter().find(|(made, _)| *made == wanted)?;
-        Some(made.clone().map_or(Offer::StartOver, Offer::Delta))
+        Some(made.clone().map_or(DeltaOffer::StartOver, DeltaOffer::Delta))
     }
 
     /// Makes the delta from the dump of this digest to the last one. It blocks; first ask [`Self::at_hand`].
-    pub(crate) fn offer(&self, from: &str, compressed: Compressed) -> io::Result<Offer> {
+    pub(crate) fn offer(&self, from: &str, compressed: Compressed) -> io::Result<DeltaOffer> {
         if let Some(at_hand) = self.at_hand(from, compressed) {
             return Ok(at_hand);
         }
@@ -151,9 +151,9 @@ impl Deltas {
                 let body = compressed.write(Vec::new(), |out| delta.write(out))?;
                 Some(MadeDelta { to: delta.head.to, body: body.into() })
             }
-            Ok(None) | Err(Trouble::TooMuch) => None,
+            Ok(None) | Err(DeltaError::TooMuch) => None,
             // Another dump was kept meanwhile.
-            Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(Offer::NotYet),
+            Err(_) if !Arc::ptr_eq(&listed, &self.listed.load()) => return Ok(DeltaOffer::NotYet),
             Err(trouble) => {
                 tracing::debug!(%trouble, "a delta of the AUR's dump cannot be read: clients start over");
                 None
@@ -169,7 +169,7 @@ impl Deltas {
         while kept.iter().map(bytes).sum::<usize>() > MADE_BYTES_MAX {
             kept.pop_front();
         }
-        Ok(made.map_or(Offer::StartOver, Offer::Delta))
+        Ok(made.map_or(DeltaOffer::StartOver, DeltaOffer::Delta))
     }
 
     fn made(&self) -> MutexGuard<'_, VecDeque<(DeltaKey, Option<MadeDelta>)>> {
@@ -185,12 +185,12 @@ impl DeltaKey {
 
 /// Compares each dump with the one before. The first time it continues from the last process's dump.
 #[derive(Default)]
-pub(crate) struct Comparing {
+pub(crate) struct DumpComparison {
     chain: Option<Chain>,
     before: Option<KeptDumpFile>,
 }
 
-impl Comparing {
+impl DumpComparison {
     /// Compares a dump with the one before, and offers the delta. It blocks. After an error there are no deltas from earlier
     /// dumps to this one.
     pub(crate) fn take(&mut self, next: KeptDumpFile, deltas: &Deltas) -> anyhow::Result<()> {
@@ -249,9 +249,9 @@ fn digest_of(mut content: impl Read) -> io::Result<(String, u64)> {
 mod tests {
     use super::*;
 
-    struct Text(&'static str);
+    struct TextDump(&'static str);
 
-    impl Dump for Text {
+    impl Dump for TextDump {
         fn file_sha256(&self) -> &str {
             self.0
         }
@@ -269,16 +269,16 @@ mod tests {
         std::fs::create_dir_all(deltas.directory.parent().expect("one")).expect("a directory");
         let mut chain = Chain::open(&deltas.directory).expect("a chain");
         let mut go_on = |before: Option<&'static str>, next| {
-            let before = before.map(Text);
+            let before = before.map(TextDump);
             let before = before.as_ref().map(|before| before as &dyn Dump);
-            chain.take(before, &Text(next)).expect("files");
+            chain.take(before, &TextDump(next)).expect("files");
             deltas.listed.store(Arc::new(chain.listed.clone()));
         };
         let sha256 = |text: &str| digest_of(text.as_bytes()).expect("memory").0;
-        let said = |offer: Offer| match offer {
-            Offer::Delta(made) => made.to,
-            Offer::StartOver => "start over".to_owned(),
-            Offer::NotYet => "not yet".to_owned(),
+        let said = |offer: DeltaOffer| match offer {
+            DeltaOffer::Delta(made) => made.to,
+            DeltaOffer::StartOver => "start over".to_owned(),
+            DeltaOffer::NotYet => "not yet".to_owned(),
         };
         let at_hand = |from: &str| deltas.at_hand(&sha256(from), Compressed::Gzip).map(said);
         let offer =

@@ -18,10 +18,10 @@ use super::{Changes, Draft, Followed, Subject};
 
 /// The published state of the store, and what changed on the way to it.
 #[derive(Clone, Default)]
-pub(crate) struct Following {
+pub(crate) struct FollowedStore {
     /// What is served.
     pub(crate) stored: Stored,
-    news: News,
+    news: FeedNews,
     /// Most changes of the first load that become history.
     history_max: usize,
     /// Whether the feeds have begun.
@@ -30,7 +30,7 @@ pub(crate) struct Following {
 
 /// What changed since the feeds were last told.
 #[derive(Clone, Default)]
-pub(crate) struct News {
+pub(crate) struct FeedNews {
     python: Vec<Draft>,
     articles: Vec<Draft>,
     /// The list of readers of the last draft.
@@ -45,9 +45,9 @@ pub(crate) struct News {
     first_oldest: Serial,
 }
 
-impl Following {
-    pub(crate) fn new(stored: Stored, history_max: usize) -> Following {
-        Following { stored, news: News::default(), history_max, is_loaded: false }
+impl FollowedStore {
+    pub(crate) fn new(stored: Stored, history_max: usize) -> FollowedStore {
+        FollowedStore { stored, news: FeedNews::default(), history_max, is_loaded: false }
     }
 
     /// The stages and projects that are gone since this was last called.
@@ -68,7 +68,7 @@ impl Following {
             articles.push(serial, news.articles);
             return;
         }
-        let mut loaded = News { first_oldest: news.first_oldest, ..News::default() };
+        let mut loaded = FeedNews { first_oldest: news.first_oldest, ..FeedNews::default() };
         let python_oldest = news.rights_known_after(&self.stored.index);
         for (serial, key) in &news.first {
             loaded.add(None, *serial, key, &self.stored, None);
@@ -81,13 +81,13 @@ impl Following {
     }
 }
 
-impl State for Following {
+impl State for FollowedStore {
     fn serial(&self) -> Serial {
         self.stored.serial()
     }
 
-    fn apply(self, records: &[Record], serial: Serial) -> (Following, Vec<UnreadableRecord>) {
-        let Following { stored, mut news, history_max, is_loaded } = self;
+    fn apply(self, records: &[Record], serial: Serial) -> (FollowedStore, Vec<UnreadableRecord>) {
+        let FollowedStore { stored, mut news, history_max, is_loaded } = self;
         // A first load is compared with nothing, so nothing else has this state, which is changed in place.
         let before = is_loaded.then(|| stored.clone());
         let (stored, troubles) = stored.apply(records, serial);
@@ -106,7 +106,7 @@ impl State for Following {
             news.first.drain(..end);
             news.first_oldest = first;
         }
-        (Following { stored, news, history_max, is_loaded }, troubles)
+        (FollowedStore { stored, news, history_max, is_loaded }, troubles)
     }
 }
 
@@ -123,7 +123,7 @@ fn is_no_change(key: &Key, stored: &Stored) -> bool {
     is_article && article::ArticleChange::of(key, None, &stored.articles).is_none()
 }
 
-impl News {
+impl FeedNews {
     /// The serial after which the first load knows who could read what: the last one at which a stage was written that is gone,
     /// is not for everybody, or has older changes. Before it, that is not known: some clients must not be told of a change, and
     /// others must be told that a stage is gone. So clients at an earlier position start over.

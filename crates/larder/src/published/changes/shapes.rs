@@ -1,7 +1,7 @@
-//! [`Shape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
+//! [`WebhookShape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
 
 use pypi::{ProjectName, StageName};
-use record::ChangeKind;
+use record::{ChangeKind, excerpt};
 use serde_json::{Value, json};
 
 use super::purges::Cache;
@@ -9,7 +9,7 @@ use super::{Entry, Subject};
 
 /// What a webhook is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum WebhookShape {
     /// The changes as JSON, signed.
     #[default]
     Changes,
@@ -32,23 +32,23 @@ pub(crate) enum Chat {
 const LINES_MAX: usize = 20;
 const CHARACTERS_MAX: usize = 1_900;
 
-impl Shape {
+impl WebhookShape {
     /// All of them, with their names in the file.
-    pub(crate) const ALL: [(&str, Shape); 7] = [
-        ("changes", Shape::Changes),
-        ("slack", Shape::Chat(Chat::Slack)),
-        ("discord", Shape::Chat(Chat::Discord)),
-        ("varnish", Shape::Cache(Cache::Varnish)),
-        ("fastly", Shape::Cache(Cache::Fastly)),
-        ("cloudflare", Shape::Cache(Cache::Cloudflare)),
-        ("keys", Shape::Cache(Cache::Keys)),
+    pub(crate) const ALL: [(&str, WebhookShape); 7] = [
+        ("changes", WebhookShape::Changes),
+        ("slack", WebhookShape::Chat(Chat::Slack)),
+        ("discord", WebhookShape::Chat(Chat::Discord)),
+        ("varnish", WebhookShape::Cache(Cache::Varnish)),
+        ("fastly", WebhookShape::Cache(Cache::Fastly)),
+        ("cloudflare", WebhookShape::Cache(Cache::Cloudflare)),
+        ("keys", WebhookShape::Cache(Cache::Keys)),
     ];
 }
 
 impl Chat {
     /// A message for people that says `text`, which mentions nobody, whatever is in it.
     pub(crate) fn message(self, text: &str) -> Vec<u8> {
-        let cut: String = text.chars().take(CHARACTERS_MAX).collect();
+        let cut = excerpt(text, CHARACTERS_MAX);
         let body = match self {
             Chat::Discord => json!({"content": cut, "allowed_mentions": {"parse": []}}),
             Chat::Slack => {

@@ -19,7 +19,7 @@ pub struct Counters {
 
 /// Why a subscription is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum SubscriptionRefusal {
     /// The feed has this many subscribers already.
     All(usize),
     /// This client has this many subscriptions already.
@@ -31,11 +31,11 @@ pub(crate) struct Subscribers {
     all_max: usize,
     per_client_max: usize,
     counters: Counters,
-    state: Mutex<State>,
+    state: Mutex<SubscriberCounts>,
 }
 
 #[derive(Default)]
-struct State {
+struct SubscriberCounts {
     all: usize,
     /// The number of each client's subscriptions, if it has any.
     clients: HashMap<ClientKey, usize>,
@@ -51,13 +51,16 @@ impl Subscribers {
     }
 
     /// Counts one more subscription of this client, until it is dropped.
-    pub(crate) fn add(self: &Arc<Self>, client: ClientKey) -> Result<Subscription, Refused> {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        client: ClientKey,
+    ) -> Result<Subscription, SubscriptionRefusal> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let of_client = state.clients.get(&client).copied().unwrap_or_default();
         let refused = if of_client >= self.per_client_max {
-            Some(Refused::Client(self.per_client_max))
+            Some(SubscriptionRefusal::Client(self.per_client_max))
         } else if state.all >= self.all_max {
-            Some(Refused::All(self.all_max))
+            Some(SubscriptionRefusal::All(self.all_max))
         } else {
             None
         };
@@ -114,9 +117,9 @@ mod tests {
         let (one, other) = (ClientKey::Ipv4(1), ClientKey::Ipv4(2));
         let first = subscribers.add(one).expect("a place");
         let _second = subscribers.add(one).expect("a place");
-        assert_eq!(subscribers.add(one).err(), Some(Refused::Client(2)));
+        assert_eq!(subscribers.add(one).err(), Some(SubscriptionRefusal::Client(2)));
         let _third = subscribers.add(other).expect("a place");
-        assert_eq!(subscribers.add(other).err(), Some(Refused::All(3)));
+        assert_eq!(subscribers.add(other).err(), Some(SubscriptionRefusal::All(3)));
         assert_eq!((counters.open.get(), counters.refused.get()), (3, 2));
         drop(first);
         assert_eq!(counters.open.get(), 2);

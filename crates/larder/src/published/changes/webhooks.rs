@@ -26,7 +26,7 @@ use sha2::Sha256;
 use tokio::sync::Notify;
 
 use super::purges::Cache;
-use super::shapes::{Filter, Shape};
+use super::shapes::{Filter, WebhookShape};
 use super::{Feed, Followed};
 
 /// Webhooks in a file.
@@ -53,7 +53,7 @@ pub(crate) struct Webhook {
     /// The user whose rights decide which changes are sent; without one, those that everybody may read.
     pub(crate) user: Option<UserName>,
     /// What it is sent.
-    pub(crate) shape: Shape,
+    pub(crate) shape: WebhookShape,
     /// Which changes it is told of.
     pub(crate) filter: Filter,
     /// Whether a cache may answer once more with what it has while it asks again.
@@ -62,7 +62,7 @@ pub(crate) struct Webhook {
     secret: Option<Secret>,
     /// Further headers, such as one with a key for the receiver's API.
     headers: HeaderMap,
-    state: Mutex<State>,
+    state: Mutex<WebhookState>,
     wake: Notify,
 }
 
@@ -72,18 +72,18 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// What a webhook was sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Sent {
+pub(crate) enum WebhookBody {
     /// A body.
     Body(Vec<u8>),
     /// The tags of what this cache had to drop.
     Keys(Cache, Vec<String>),
 }
 
-impl Sent {
+impl WebhookBody {
     fn size_bytes(&self) -> usize {
         match self {
-            Sent::Body(body) => body.len(),
-            Sent::Keys(_, keys) => keys.iter().map(String::len).sum(),
+            WebhookBody::Body(body) => body.len(),
+            WebhookBody::Keys(_, keys) => keys.iter().map(String::len).sum(),
         }
     }
 }
@@ -102,12 +102,12 @@ pub(crate) struct NotedDelivery {
     /// Why it was not taken.
     pub(crate) failure: Option<String>,
     /// To send it again: only if it was taken, so that the receiver knows it already, and is not too long.
-    pub(crate) sent: Option<Sent>,
+    pub(crate) sent: Option<WebhookBody>,
 }
 
 /// How a webhook fares.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct WebhookState {
     /// The last deliveries, the newest first.
     pub(crate) deliveries: VecDeque<Arc<NotedDelivery>>,
     /// Everything up to this position is delivered, or nothing that it may be told; None until its task has begun.
@@ -291,12 +291,12 @@ impl Webhooks {
 }
 
 impl Webhook {
-    fn place(&self) -> MutexGuard<'_, State> {
+    fn place(&self) -> MutexGuard<'_, WebhookState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How it fares.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> WebhookState {
         self.place().clone()
     }
 
@@ -329,7 +329,7 @@ impl Webhook {
     }
 
     /// Notes an attempt to deliver this. Attempts in a row are one delivery.
-    pub(crate) fn noted(&self, name: &str, sent: &Sent, failure: Option<&Failure>) {
+    pub(crate) fn noted(&self, name: &str, sent: &WebhookBody, failure: Option<&Failure>) {
         let deliveries = &mut self.place().deliveries;
         let last = deliveries.front();
         let (number, mut attempts) = (last.map_or(0, |last| last.number) + 1, 1);
@@ -360,7 +360,7 @@ impl Webhook {
     /// How many changes of its feed it was not told of, and for how long: since the first of them, or since nothing can be
     /// delivered.
     pub(crate) fn backlog(&self, feed: &Feed) -> (usize, Duration) {
-        let State { reached, trouble, .. } = self.state();
+        let WebhookState { reached, trouble, .. } = self.state();
         let (waiting, first) = reached.map_or((0, None), |reached| feed.waiting(reached));
         let since = first.into_iter().chain(trouble.map(|trouble| trouble.since)).min();
         let lag = since.map(|since| Timestamp::now().duration_since(since));
@@ -471,23 +471,23 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
     let filter = filter(&entry, surface)?;
     let Entry { name, secret, shape, soft: is_soft, headers, user, .. } = entry;
     let shape = match shape {
-        None => Shape::default(),
+        None => WebhookShape::default(),
         Some(text) => {
-            let found = Shape::ALL.into_iter().find(|(name, _)| *name == text);
+            let found = WebhookShape::ALL.into_iter().find(|(name, _)| *name == text);
             let (_, shape) = found.with_context(|| {
-                let names = Shape::ALL.map(|(name, _)| name).join(", ");
+                let names = WebhookShape::ALL.map(|(name, _)| name).join(", ");
                 format!("`shape` is `{}`: expected one of {names}", text.escape_debug())
             })?;
             shape
         }
     };
-    if let Shape::Cache(_) = shape {
+    if let WebhookShape::Cache(_) = shape {
         anyhow::ensure!(user.is_none(), "`user`: a cache keeps what everybody may read");
     } else {
         anyhow::ensure!(!is_soft, "`soft` is for the shape of a cache");
     }
     let secret = match secret {
-        None if shape == Shape::Changes => anyhow::bail!("missing field `secret`"),
+        None if shape == WebhookShape::Changes => anyhow::bail!("missing field `secret`"),
         // The address of a chat is a secret itself.
         None => None,
         Some(toml::Value::String(secret)) => {
@@ -596,7 +596,7 @@ mod tests {
         check_refused(&format!("{GOOD}headers = {{\"a b\" = \"x\"}}\n"), "`a b` is no header");
         let cache =
             format!("{}shape = \"varnish\"\n", GOOD.replace("secret = \"0123456789abcdef\"\n", ""));
-        assert_eq!(parse(&cache).expect("a cache")[0].shape, Shape::Cache(Cache::Varnish));
+        assert_eq!(parse(&cache).expect("a cache")[0].shape, WebhookShape::Cache(Cache::Varnish));
         check_refused(&format!("{cache}user = \"alice\"\n"), "what everybody may read");
     }
 
@@ -637,7 +637,7 @@ mod tests {
     fn the_last_deliveries_are_remembered() {
         let webhook = parse(GOOD).expect("a good file").remove(0);
         let note = |name: &str, bytes: usize, failure: Option<Failure>| {
-            webhook.noted(name, &Sent::Body(vec![b'x'; bytes]), failure.as_ref());
+            webhook.noted(name, &WebhookBody::Body(vec![b'x'; bytes]), failure.as_ref());
         };
         let shown = || {
             let line = |it: &Arc<NotedDelivery>| {

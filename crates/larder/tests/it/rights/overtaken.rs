@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::ready;
 
 use account::change;
-use account::{Identity, Means, Password, Principal, Scopes, TokenId};
+use account::{AuthMethod, Identity, Password, Principal, Scopes, TokenId};
 use jiff::Timestamp;
 use net::ClientAddress;
 use operations::{Basis, Decided, Name, Operation, Refusal, Sender, carry_out_with};
@@ -14,7 +14,7 @@ use super::{Case, Role, World};
 use crate::server::{commit, wait_for};
 
 /// The proved sender.
-fn proved(case: &Case<'_>, means: Means) -> Principal {
+fn proved(case: &Case<'_>, means: AuthMethod) -> Principal {
     let stored = case.world.stored();
     let user = stored.accounts.user(&case.name()).expect("the sender").clone();
     Principal::User(Identity { user, means, scopes: Scopes::ALL, limits: None })
@@ -39,7 +39,7 @@ type Meanwhile = fn(&Case<'_>, TokenId) -> Batch;
 /// Decides, and has `meanwhile` committed before the decision. The write is then decided again; `part` is in what that decision
 /// finds.
 #[track_caller]
-fn check(world: &World, means: fn(TokenId) -> Means, meanwhile: Meanwhile, part: &str) {
+fn check(world: &World, means: fn(TokenId) -> AuthMethod, meanwhile: Meanwhile, part: &str) {
     let case = world.case(Role::Administrator);
     let (token, _) = case.token(Scopes::ALL, None);
     let proved = proved(&case, means(token));
@@ -102,9 +102,9 @@ fn deleted(case: &Case<'_>, _: TokenId) -> Batch {
 #[test]
 fn what_a_right_rests_on_is_a_condition_of_the_commit() {
     let world = World::start();
-    let by_token: fn(TokenId) -> Means = Means::Token;
-    let by_password: fn(TokenId) -> Means = |_| Means::Password;
-    let by_login: fn(TokenId) -> Means = |_| Means::Login { expires_at: Timestamp::MAX };
+    let by_token: fn(TokenId) -> AuthMethod = AuthMethod::Token;
+    let by_password: fn(TokenId) -> AuthMethod = |_| AuthMethod::Password;
+    let by_login: fn(TokenId) -> AuthMethod = |_| AuthMethod::Login { expires_at: Timestamp::MAX };
     let check = |means, meanwhile, part| check(&world, means, meanwhile, part);
     for means in [by_token, by_password, by_login] {
         check(means, left, "in 0 groups");

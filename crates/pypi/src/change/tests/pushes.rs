@@ -117,8 +117,13 @@ fn a_push_fails_if_its_files_are_removed_meanwhile() {
     let (dev, prod) = (stage_name("alice/dev"), stage_name("alice/prod"));
     let push = order(&dev, &prod, PushContent::Everything);
     let (batch, _) = push::push(&world.snapshot, &push).expect("a push");
-    let removal =
-        remove::project(&world.snapshot, &dev, &project_name("foo"), Extent::Contents, false);
+    let removal = remove::project(
+        &world.snapshot,
+        &dev,
+        &project_name("foo"),
+        RemovalExtent::Contents,
+        false,
+    );
     commit(&mut world, removal);
     world.commit(batch.expect("a change")).expect_err("a conflict");
 }

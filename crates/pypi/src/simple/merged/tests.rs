@@ -31,7 +31,7 @@ fn merged(world: &World, project: &str, page: Option<&UpstreamPage>, form: PageF
     let order = ResolutionOrder::of(&world.snapshot, "alice/dev").expect("a stage");
     let own = order.project(project);
     let mirror = world.snapshot.stage("root/pypi").expect("a mirror");
-    let upstream: Vec<_> = page.map(|page| FromUpstream { mirror, page }).into_iter().collect();
+    let upstream: Vec<_> = page.map(|page| UpstreamProject { mirror, page }).into_iter().collect();
     let blocked: Vec<&StageName> = order.mirrors_of(project).blocked;
     let project = project_name(project);
     let judge = Judge::of(&order, &project, now());

@@ -24,9 +24,9 @@ fn world(settings: Value) -> World {
 }
 
 /// What a page says of other places: `tracks`, `alternate-locations`.
-type Said<'text> = (&'text [&'text str], &'text [&'text str]);
+type OtherPlaces<'text> = (&'text [&'text str], &'text [&'text str]);
 
-fn page((tracks, alternates): Said<'_>) -> UpstreamPage {
+fn page((tracks, alternates): OtherPlaces<'_>) -> UpstreamPage {
     let body = json!({
         "meta": {"api-version": "1.2", "tracks": tracks}, "alternate-locations": alternates,
         "files": [{"filename": "foo-1.0.tar.gz", "url": "https://files.example/foo-1.0.tar.gz", "hashes": {}}],
@@ -44,7 +44,7 @@ fn counting(world: &World, pages: &[UpstreamPage]) -> String {
         .into_iter()
         .filter_map(|mirror| {
             let at = MIRRORS.iter().position(|name| *name == mirror.name().index())?;
-            Some(FromUpstream { mirror, page: pages.get(at)? })
+            Some(UpstreamProject { mirror, page: pages.get(at)? })
         })
         .collect();
     let count = upstream.len();
@@ -56,14 +56,14 @@ fn counting(world: &World, pages: &[UpstreamPage]) -> String {
 }
 
 #[track_caller]
-fn check(said: [Said<'_>; 3], expected: &str) {
+fn check(said: [OtherPlaces<'_>; 3], expected: &str) {
     assert_eq!(counting(&world(json!({})), &said.map(page)), expected);
 }
 
 const NEAR: &str = "https://near.example/simple/foo/";
 const FAR: &str = "https://far.example/simple/foo/";
 const FARTHER: &str = "https://farther.example/simple/foo/";
-const NOTHING: Said<'_> = (&[], &[]);
+const NOTHING: OtherPlaces<'_> = (&[], &[]);
 
 #[test]
 fn the_nearest_counts_alone_unless_pages_connect_it_with_others() {
@@ -72,7 +72,7 @@ fn the_nearest_counts_alone_unless_pages_connect_it_with_others() {
     check([NOTHING, NOTHING, (&[NEAR], &[])], "near farther");
     check([NOTHING, (&[FARTHER], &[]), (&[NEAR], &[])], "near far farther");
     check([NOTHING, (&[FARTHER], &[]), NOTHING], "near");
-    let third: Said<'_> = (&["https://origin.example/foo/"], &[]);
+    let third: OtherPlaces<'_> = (&["https://origin.example/foo/"], &[]);
     check([third, NOTHING, third], "near farther");
     // A slash at the end, a port and the case of a host make no difference.
     check([(&["https://FAR.example:443/simple/foo"], &[]), NOTHING, NOTHING], "near far");
@@ -81,14 +81,14 @@ fn the_nearest_counts_alone_unless_pages_connect_it_with_others() {
 
 #[test]
 fn other_places_count_if_all_of_them_say_the_same() {
-    let all: Said<'_> = (&[], &[NEAR, FAR]);
+    let all: OtherPlaces<'_> = (&[], &[NEAR, FAR]);
     check([all, all, NOTHING], "near far");
     check([(&[], &[FAR]), (&[], &[NEAR]), NOTHING], "near far");
     // A stranger's page that claims to be the same project has no effect alone.
     check([NOTHING, all, (&[], &[NEAR])], "near");
     check([(&[], &[FAR, FARTHER]), (&[], &[NEAR]), NOTHING], "near");
     check([all, (&[], &[NEAR, FAR, FARTHER]), NOTHING], "near");
-    let three: Said<'_> = (&[], &[NEAR, FAR, FARTHER]);
+    let three: OtherPlaces<'_> = (&[], &[NEAR, FAR, FARTHER]);
     check([three, three, three], "near far farther");
 }
 

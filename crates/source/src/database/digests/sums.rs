@@ -1,4 +1,4 @@
-//! [`Sums`]: the checksums of one table's rows, by the number of their owner.
+//! [`OwnerSums`]: the checksums of one table's rows, by the number of their owner.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,26 +13,26 @@ pub(super) fn sum_of(row: &str) -> String {
 }
 
 /// The sums of some owners; `None` for those without rows.
-pub(super) type Changed = BTreeMap<i64, Option<i64>>;
+pub(super) type ChangedSums = BTreeMap<i64, Option<i64>>;
 
 /// Owners with the sums of their rows, by rising number.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct OwnerSums {
     pub(super) sums: Vec<(i64, i64)>,
 }
 
-impl Sums {
-    pub(super) fn new(mut sums: Vec<(i64, i64)>) -> Sums {
+impl OwnerSums {
+    pub(super) fn new(mut sums: Vec<(i64, i64)>) -> OwnerSums {
         sums.sort();
         sums.shrink_to_fit();
-        Sums { sums }
+        OwnerSums { sums }
     }
 
     pub(super) fn of(&self, owner: i64) -> Option<i64> {
         self.place(owner).map(|at| self.sums[at].1)
     }
 
-    pub(super) fn set(&mut self, changed: &Changed) {
+    pub(super) fn set(&mut self, changed: &ChangedSums) {
         let (mut new, mut has_gone) = (Vec::new(), false);
         for (owner, sum) in changed {
             match (self.place(*owner), sum) {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn sums_of_bases_that_were_read_are_replaced() {
-        let mut sums = Sums::new(vec![(70, 7), (1, 10), (2, 5)]);
+        let mut sums = OwnerSums::new(vec![(70, 7), (1, 10), (2, 5)]);
         let changed = [(1, Some(11)), (2, None), (3, Some(2)), (70, None), (9000, Some(4))];
         sums.set(&changed.into_iter().collect());
         assert_eq!(sums.sums, [(1, 11), (3, 2), (9000, 4)]);

@@ -31,7 +31,7 @@ pub struct ObjectCache {
 
 /// The outcome of [`ObjectCache::trim`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trimmed {
+pub struct TrimReport {
     /// Bytes that are left.
     pub bytes: u64,
     /// Entries that were removed.
@@ -148,7 +148,7 @@ impl ObjectCache {
     ///
     /// # Errors
     /// The error of the object store; entries that were removed until then are gone.
-    pub async fn trim(&self, bytes_max: u64, entries_max: usize) -> Result<Trimmed, BlobError> {
+    pub async fn trim(&self, bytes_max: u64, entries_max: usize) -> Result<TrimReport, BlobError> {
         self.objects.check_identity_if_away().await?;
         let listed_max = entries_max.saturating_mul(2);
         // By the clock of the object store.
@@ -184,7 +184,7 @@ impl ObjectCache {
             lone.map(|(key, _)| async move { self.objects.delete(&self.used(&key)).await });
         let mut removing = futures_util::stream::iter(removing).buffer_unordered(DELETES_AT_ONCE);
         while removing.try_next().await?.is_some() {}
-        Ok(Trimmed { bytes: found.bytes, removed: found.removed })
+        Ok(TrimReport { bytes: found.bytes, removed: found.removed })
     }
 
     /// Removes these entries, and the notes of their uses.

@@ -77,9 +77,9 @@ pub(super) fn written(
     app: &App,
     writer: &Principal,
     name: &ArticleName,
-    done: &Done<articles::Written>,
+    done: &Done<articles::WrittenRevision>,
 ) -> Result<Written, FailedWrite> {
-    let articles::Written { name: now, revision, .. } = &done.outcome;
+    let articles::WrittenRevision { name: now, revision, .. } = &done.outcome;
     let is_renamed = now != name;
     let (may_read, shows_names) = match is_renamed {
         true => (true, true),

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::HeaderMap;
 use http::header::CONTENT_RANGE;
-use resources::bodies::{Held, Holder};
+use resources::bodies::{HeldMemory, MemoryHolder};
 use store::{BlobError, SpooledBlob};
 
 use super::bad;
@@ -24,7 +24,7 @@ pub(super) struct Received {
     /// The bytes, if they are few enough to be merged.
     pub(super) bytes: Option<Bytes>,
     /// The memory that they take.
-    pub(super) held: Option<Arc<Held>>,
+    pub(super) held: Option<Arc<HeldMemory>>,
 }
 
 /// Bytes of a body that wait in memory for the spool.
@@ -64,7 +64,7 @@ pub(crate) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
 /// unless that is of text and the body is not.
 pub(super) async fn receive(
     app: &App,
-    holder: Option<Holder>,
+    holder: Option<MemoryHolder>,
     known: Option<&str>,
     guessed: Option<&ContentType>,
     body: Body,
@@ -89,7 +89,7 @@ pub(super) async fn receive(
         let spool_bytes = received_bytes.min(SPOOL_BYTES);
         // A growing buffer doubles its allocation.
         let text_bytes = 2 * received_bytes;
-        let has_room = |held: &mut Option<Held>, bytes| {
+        let has_room = |held: &mut Option<HeldMemory>, bytes| {
             held.as_mut().is_none_or(|held| held.hold(bytes).is_ok())
         };
         match &mut text {

@@ -10,7 +10,7 @@ use http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, ETAG, LOCATION}
 use http::{HeaderValue, Method, StatusCode};
 use mirrors::{Body as Source, FileAnswer, MirroredFile, UpstreamError};
 use net::{FileRange, Pieces};
-use pypi::upstream::{Place, UpstreamFile, projects_of};
+use pypi::upstream::{MirrorPath, UpstreamFile, projects_of};
 use pypi::{Filename, ProjectName, ResolutionOrder, Stage, Version};
 
 use super::{content_type, downloaded, insert_headers};
@@ -20,10 +20,10 @@ use crate::front::conditional::{
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::names::FilePath;
-use crate::protocols::python::policy::{self, Given};
+use crate::protocols::python::policy::{self, ServedFile};
 use crate::protocols::python::refused::Refused;
 use crate::protocols::python::reply;
-use crate::protocols::python::rights::{About, admit, admit_to_file};
+use crate::protocols::python::rights::{IndexPart, admit, admit_to_file};
 use crate::protocols::python::simple::mirrored::{failed, mirrors_of_one_project};
 
 /// For a file without a digest from upstream: it may change under its URL.
@@ -36,10 +36,10 @@ pub(crate) async fn find(
     ask: &Ask,
     stage: &str,
     path: &FilePath,
-    place: Option<Place<'_>>,
+    place: Option<MirrorPath<'_>>,
 ) -> Result<Response, Refused> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
-    admit_to_file(ask, stage, About::File(path.place())).await?;
+    admit_to_file(ask, stage, IndexPart::File(path.place())).await?;
     match place {
         Some(place) => Ok(answered(ask, stage, place).await?),
         None => Ok(none(ask)),
@@ -50,7 +50,7 @@ pub(crate) async fn find(
 pub(crate) async fn for_follower(
     ask: &Ask,
     mirror: &Stage,
-    place: Place<'_>,
+    place: MirrorPath<'_>,
 ) -> Result<Response, HttpError> {
     given(ask, mirror, &Wished::At(place), false).await
 }
@@ -59,7 +59,7 @@ pub(crate) async fn for_follower(
 pub(super) async fn answered(
     ask: &Ask,
     stage: &Stage,
-    place: Place<'_>,
+    place: MirrorPath<'_>,
 ) -> Result<Response, HttpError> {
     if !stage.config().is_mirror() {
         return inherited(ask, stage, place).await;
@@ -88,12 +88,12 @@ fn none(ask: &Ask) -> Response {
 
 /// The file of a mirror among the bases, as pages of a stage with a policy link it. It asks upstream only what the stage's
 /// pages would ask, too.
-async fn inherited(ask: &Ask, stage: &Stage, place: Place<'_>) -> Result<Response, HttpError> {
+async fn inherited(ask: &Ask, stage: &Stage, place: MirrorPath<'_>) -> Result<Response, HttpError> {
     let order = ResolutionOrder::of(&ask.stored.index, stage.name().as_str());
     let Some(order) = order.filter(|order| order.has_mirror()) else { return Ok(none(ask)) };
     let mut trouble = None;
     for project in projects_of(place.filename()) {
-        admit(ask, &order, About::Project(Some(&project))).await?;
+        admit(ask, &order, IndexPart::Project(Some(&project))).await?;
         let own = order.project(project.as_str());
         // A file of ours with this name hides it.
         if own.is_some_and(|own| own.part_with(place.filename()).is_some()) {
@@ -153,7 +153,7 @@ struct JudgedFile {
 /// The file to send.
 enum Wished<'path> {
     /// Upstream's file at this place.
-    At(Place<'path>),
+    At(MirrorPath<'path>),
     /// This judged file.
     Judged(JudgedFile),
 }
@@ -185,7 +185,7 @@ async fn listed(
     asked: &Stage,
     holder: &Stage,
     project: &ProjectName,
-    place: &Place<'_>,
+    place: &MirrorPath<'_>,
 ) -> Result<FileVerdict, HttpError> {
     let mirrors = &ask.app.python.mirrors;
     let Some(mirror) = mirrors.of(holder) else { return Ok(FileVerdict::Absent) };
@@ -206,7 +206,7 @@ async fn listed(
         }
         None => {
             if !is_metadata {
-                policy::note_given(ask, asked, holder, project, Given::Upstreams(&file)).await;
+                policy::note_given(ask, asked, holder, project, ServedFile::Upstreams(&file)).await;
             }
             FileVerdict::Given(JudgedFile { project: project.clone(), file, is_metadata })
         }

@@ -14,10 +14,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use mirrors::{CachedPage, Stale, Stream};
-use pypi::policy::Hidden;
+use mirrors::{CachedPage, StaleReason, Stream};
+use pypi::policy::HiddenFiles;
 use pypi::upstream::{UpstreamFile, UpstreamPage};
-use pypi::{Filename, Judge, ProjectName, Refused, ResolutionOrder, Stage, Version};
+use pypi::{FileRefusal, Filename, Judge, ProjectName, ResolutionOrder, Stage, Version};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
@@ -48,9 +48,9 @@ struct Plan {
     /// The place of each file: the mirror, and the file on its page.
     files: Vec<(u32, u32)>,
     /// The files that are left out.
-    hidden: Hidden,
+    hidden: HiddenFiles,
     /// Why the first of these is left out.
-    refused: Option<Refused>,
+    refused: Option<FileRefusal>,
 }
 
 /// The pages, the plan, and whether the pages are confirmed. `None` if no mirror has the project. `wanted`: only this version.
@@ -59,7 +59,7 @@ async fn planned(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
     wanted: Option<&str>,
-) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<Stale>)>, HttpError> {
+) -> Result<Option<(Arc<(MirrorPages, Plan)>, Option<StaleReason>)>, HttpError> {
     let told = project_of(ask, order, project).await?;
     let stale = told.stale;
     if !told.has_page {
@@ -224,7 +224,7 @@ fn refusal(
     mirror: &Stage,
     page: &UpstreamPage,
     file: &UpstreamFile,
-) -> Option<Refused> {
+) -> Option<FileRefusal> {
     let quarantine = policy::quarantine_of_upstream(mirror, page);
     quarantine.or_else(|| judge?.refusal_of_upstream(mirror.name(), file))
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use hyper::ext::ReasonPhrase;
 use net::{Egress, NotPublic};
-use operations::{Basis, Given};
+use operations::{Basis, ServedFile};
 use pypi::change::push::{PushOrder, PushSource};
 use pypi::{FileRole, Filename, ProjectName, ReleaseFile, Stage};
 use reqwest::multipart::{Form, Part};
@@ -180,9 +180,9 @@ impl<'stage> Release<'stage> {
         for file in &self.files {
             // Noted before its first byte leaves, however the upload ends, and also if the client leaves.
             let now = app.basis_on(basis.stored.clone(), basis.sender().clone());
-            for entry in now
-                .noting(|noter| noter.given(self.stage, self.stage, self.project, Given::Own(file)))
-            {
+            for entry in now.noting(|noter| {
+                noter.given(self.stage, self.stage, self.project, ServedFile::Own(file))
+            }) {
                 app.python.audit.note(entry);
             }
             let outcome = match self.part(app, file, file.filename()).await {

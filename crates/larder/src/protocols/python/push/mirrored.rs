@@ -17,7 +17,7 @@ use pypi::upstream::UpstreamFile;
 use pypi::{ChangeError, FileKind, Filename, Metadata, ProjectName, Stage, Version};
 use rawzip::FileReader;
 use record::Digest;
-use resources::bodies::Holder;
+use resources::bodies::MemoryHolder;
 use serde_json::{Map, json};
 use state::{release_metadata, security};
 use store::{BlobError, SpooledBlob};
@@ -61,7 +61,8 @@ pub(super) async fn push(
     order.admit(&basis)?;
     auth::admit_to_disk(app, basis.principal()).await?;
     let holder = basis.principal().user_name().cloned();
-    let holder = holder.map_or_else(|| Holder::Client(security::client().key()), Holder::User);
+    let holder =
+        holder.map_or_else(|| MemoryHolder::Client(security::client().key()), MemoryHolder::User);
     let mirrors = &app.python.mirrors;
     let mirror = mirrors.of(source).ok_or_else(nothing)?;
     let page = mirrors.page_to_judge_by(&mirror, project).await;

@@ -80,8 +80,7 @@ impl Query {
             }
         }
         if call.method != "search" {
-            let method: String = call.method.chars().take(80).collect();
-            return Err(CallError::Method(method));
+            return Err(CallError::Method(record::excerpt(&call.method, 80).to_owned()));
         }
         Ok(call.query())
     }

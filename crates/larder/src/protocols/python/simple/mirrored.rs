@@ -9,10 +9,12 @@ use axum::response::Response;
 use http::header::{CACHE_CONTROL, HeaderName, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use mirrors::{CachedPage, MANY_FILES, Mirrors, PageHandle, PageLookup, Stale, UpstreamError};
+use mirrors::{
+    CachedPage, MANY_FILES, Mirrors, PageHandle, PageLookup, StaleReason, UpstreamError,
+};
 use pypi::{
-    FromUpstream, Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName,
-    Rendered, ResolutionOrder, Stage, StageName, merged_list, merged_page, of_one_project,
+    Judge, Links, MergedPage, NoPage, Page, PageForm, PageRequest, ProjectName, RenderedPage,
+    ResolutionOrder, Stage, StageName, UpstreamProject, merged_list, merged_page, of_one_project,
 };
 use resources::turns::Turn;
 use state::stored::Stored;
@@ -24,7 +26,7 @@ use crate::front::respond::{Conditions, respond_now};
 use crate::front::turns::turn;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::reply as answer;
-use crate::protocols::python::rights::{About, admit, refused_reader};
+use crate::protocols::python::rights::{IndexPart, admit, refused_reader};
 
 /// For pages that upstream has not confirmed in time: caches must not keep them.
 const STALE: HeaderValue =
@@ -83,7 +85,7 @@ pub(super) async fn page(
     request: PageRequest<'_>,
     wanted: &NegotiatedForm,
 ) -> Result<Response, HttpError> {
-    let about = project.map_or(About::Whole, |name| About::Project(Some(name)));
+    let about = project.map_or(IndexPart::Whole, |name| IndexPart::Project(Some(name)));
     admit(ask, order, about).await?;
     let blocked = order.mirrors_of(request.project).blocked;
     let (told, lists, stale) = match project {
@@ -132,7 +134,7 @@ pub(super) async fn page(
     if is_absolute {
         let conditions = Conditions::of(&ask.head.method, &ask.head.headers);
         let made = tokio::task::block_in_place(|| {
-            let Rendered { reply, last_serial, .. } = render(Links::Absolute(ask.root_url()))?;
+            let RenderedPage { reply, last_serial, .. } = render(Links::Absolute(ask.root_url()))?;
             Some((respond_now(reply, StatusCode::OK, &conditions), last_serial))
         });
         let Some((mut response, last_serial)) = made else { return missing() };
@@ -181,11 +183,11 @@ fn with_serial(mut response: Response, serial: Option<u64>) -> Response {
 }
 
 /// The response, marked as not confirmed if it is not.
-pub(crate) fn marked(mut response: Response, stale: Option<Stale>) -> Response {
+pub(crate) fn marked(mut response: Response, stale: Option<StaleReason>) -> Response {
     let warning = match stale {
         None => return response,
-        Some(Stale::Late) => WARNING_STALE,
-        Some(Stale::Offline) => WARNING_OFFLINE,
+        Some(StaleReason::Late) => WARNING_STALE,
+        Some(StaleReason::Offline) => WARNING_OFFLINE,
     };
     response.headers_mut().insert(CACHE_CONTROL, STALE);
     response.headers_mut().insert(WARNING, warning);
@@ -200,7 +202,7 @@ fn rendered(
     heard: &[Heard<'_>],
     blocked: &[&StageName],
     links: Links<'_>,
-) -> Option<Rendered> {
+) -> Option<RenderedPage> {
     let Some(project) = project else {
         let lists: Vec<_> = heard
             .iter()
@@ -209,9 +211,9 @@ fn rendered(
         return Some(merged_list(order, &lists, form, links, Timestamp::now()));
     };
     let own = order.project(project.as_str());
-    let upstream: Vec<FromUpstream<'_>> = heard
+    let upstream: Vec<UpstreamProject<'_>> = heard
         .iter()
-        .filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }))
+        .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }))
         .collect();
     if own.is_none() && upstream.is_empty() {
         return None;
@@ -259,7 +261,7 @@ pub(crate) struct Told<'order> {
     files: usize,
     /// Whether one of them has the project.
     pub(crate) has_page: bool,
-    pub(crate) stale: Option<Stale>,
+    pub(crate) stale: Option<StaleReason>,
 }
 
 impl<'order> Told<'order> {
@@ -331,8 +333,8 @@ pub(crate) fn keep_one_project(
     heard: &mut Vec<Heard<'_>>,
 ) {
     let upstream = heard.iter();
-    let upstream =
-        upstream.filter_map(|(mirror, known)| Some(FromUpstream { mirror, page: known.page()? }));
+    let upstream = upstream
+        .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }));
     let (_, apart) = of_one_project(order, project, upstream.collect());
     let apart: Vec<StageName> = apart.into_iter().cloned().collect();
     heard.retain(|(mirror, _)| !apart.contains(mirror.name()));
@@ -357,7 +359,7 @@ pub(crate) async fn mirrors_of_one_project<'order>(
         // Its files may be many, and the next mirror may take long.
         pages.extend(page.map(|page| (stage, page.outline())));
     }
-    let upstream = pages.iter().map(|(mirror, page)| FromUpstream { mirror, page }).collect();
+    let upstream = pages.iter().map(|(mirror, page)| UpstreamProject { mirror, page }).collect();
     let (_, apart) = of_one_project(order, project, upstream);
     let stages = pages.iter().map(|(stage, _)| *stage);
     Ok(stages.filter(|stage| !apart.contains(&stage.name())).collect())
@@ -367,7 +369,7 @@ pub(crate) async fn mirrors_of_one_project<'order>(
 async fn lists_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
-) -> Result<(Vec<Heard<'order>>, Option<Stale>), HttpError> {
+) -> Result<(Vec<Heard<'order>>, Option<StaleReason>), HttpError> {
     let mirrors = &ask.app.python.mirrors;
     let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors() {

@@ -36,14 +36,14 @@ pub(crate) struct PackageHistory {
     pub(super) gone_since: Option<Timestamp>,
     /// Earlier maintainers, by the end of their time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    maintainers: Vec<Maintained>,
+    maintainers: Vec<MaintainerSpan>,
     /// The versions before this one, and this one, by when they were first seen; empty until there is more to say than of one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    versions: Vec<Seen>,
+    versions: Vec<SeenVersion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Maintained {
+struct MaintainerSpan {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     from: Option<Timestamp>,
@@ -51,7 +51,7 @@ struct Maintained {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+struct SeenVersion {
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<Timestamp>,
@@ -102,7 +102,7 @@ impl PackageHistory {
             if let Some(name) = self.maintainer.take() {
                 push(
                     &mut self.maintainers,
-                    Maintained { name, from: self.maintainer_since, until: now },
+                    MaintainerSpan { name, from: self.maintainer_since, until: now },
                 );
             }
             let is_orphan = facts.maintainer.is_none();
@@ -113,12 +113,12 @@ impl PackageHistory {
         if is_new || self.version != facts.version {
             if self.versions.is_empty() && !is_new {
                 let version = std::mem::take(&mut self.version);
-                self.versions.push(Seen { version, at: self.first_seen, packager: None });
+                self.versions.push(SeenVersion { version, at: self.first_seen, packager: None });
             }
             let packager = facts.last_packager.clone();
             if !is_new || packager.is_some() {
                 let version = facts.version.clone();
-                push(&mut self.versions, Seen { version, at: Some(now), packager });
+                push(&mut self.versions, SeenVersion { version, at: Some(now), packager });
             }
             self.version.clone_from(&facts.version);
         }
@@ -142,7 +142,8 @@ impl PackageHistory {
     /// The answer about it. Times are Unix seconds, as everywhere in the AUR's interface.
     pub(crate) fn render(&self, name: &str, began_at: Timestamp) -> Value {
         let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
-        let only = [Seen { version: self.version.clone(), at: self.first_seen, packager: None }];
+        let only =
+            [SeenVersion { version: self.version.clone(), at: self.first_seen, packager: None }];
         let versions = if self.versions.is_empty() { &only[..] } else { &self.versions };
         let versions = versions.iter().rev();
         let versions = versions.map(|seen| {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use aur::Compressed;
-use aur::delta::{Delta, Index, TEXT_BYTES_MAX, Trouble};
+use aur::delta::{Delta, DeltaError, Index, TEXT_BYTES_MAX};
 use resources::files;
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +138,7 @@ impl Chain {
         }
         match Delta::between(&index, next.content()) {
             Ok(delta) => Ok(Some(delta)),
-            Err(Trouble::Io(error)) => Err(error.into()),
+            Err(DeltaError::Io(error)) => Err(error.into()),
             Err(trouble) => {
                 tracing::info!(%trouble, "there is no delta of the dump; clients fetch all of it");
                 Ok(None)
@@ -187,7 +187,11 @@ impl DeltaList {
     }
 
     /// All deltas from a dump with this content to the last one, joined; `None` if no deltas lead there.
-    pub(super) fn way_from(&self, from: &str, directory: &Path) -> Result<Option<Delta>, Trouble> {
+    pub(super) fn way_from(
+        &self,
+        from: &str,
+        directory: &Path,
+    ) -> Result<Option<Delta>, DeltaError> {
         if self.content == from {
             return Ok(Some(Delta::nothing(&self.content, self.bytes)));
         }
@@ -196,7 +200,7 @@ impl DeltaList {
         };
         let whole = put_together(&self.deltas[first..], directory)?;
         if whole.head.to != self.content {
-            return Err(Trouble::Damaged);
+            return Err(DeltaError::Damaged);
         }
         Ok(Some(whole))
     }
@@ -209,11 +213,11 @@ impl DeltaList {
 }
 
 /// Joins these deltas, at least one. Joining halves copies a large delta among a thousand small ones ten times, not a thousand.
-fn put_together(links: &[Link], directory: &Path) -> Result<Delta, Trouble> {
+fn put_together(links: &[Link], directory: &Path) -> Result<Delta, DeltaError> {
     if let [link] = links {
         let file = files::open(&directory.join(file_name(link.number)))?;
         let delta = Delta::read(BufReader::new(zstd::Decoder::new(file)?))?;
-        return if delta.head.from == link.from { Ok(delta) } else { Err(Trouble::Damaged) };
+        return if delta.head.from == link.from { Ok(delta) } else { Err(DeltaError::Damaged) };
     }
     let (earlier, later) = links.split_at(links.len() / 2);
     let earlier = put_together(earlier, directory)?;
@@ -228,9 +232,9 @@ fn file_name(number: u64) -> String {
 mod tests {
     use super::*;
 
-    struct Text(String);
+    struct TextDump(String);
 
-    impl Dump for Text {
+    impl Dump for TextDump {
         fn file_sha256(&self) -> &str {
             &self.0
         }
@@ -245,9 +249,9 @@ mod tests {
     }
 
     fn take(chain: &mut Chain, before: Option<&str>, next: &str) {
-        let before = before.map(|before| Text(before.to_owned()));
+        let before = before.map(|before| TextDump(before.to_owned()));
         let before = before.as_ref().map(|before| before as &dyn Dump);
-        chain.take(before, &Text(next.to_owned())).expect("files");
+        chain.take(before, &TextDump(next.to_owned())).expect("files");
     }
 
     /// The lines of the delta from one text to the last one.

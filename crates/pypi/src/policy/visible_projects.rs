@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::rule::{Named, Rule};
-use super::{Hidden, Judge, Policy, Refused};
+use super::rule::{Rule, RuleSubject};
+use super::{FileRefusal, HiddenFiles, Judge, Policy};
 use crate::inherit::{ProjectView, ResolutionOrder};
-use crate::osv::{Advisories, Judged};
+use crate::osv::{Advisories, AdvisoryStamp};
 use crate::{FileRole, Project, ProjectName, Stage, StageName};
 
 /// The refused files of a project, and why.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedFiles<'snapshot> {
-    hidden: Hidden,
+    hidden: HiddenFiles,
     /// For each version with release files: why the first one is refused, if all of them are.
-    versions: HashMap<&'snapshot str, Option<Refused>>,
+    versions: HashMap<&'snapshot str, Option<FileRefusal>>,
 }
 
 impl<'snapshot> RefusedFiles<'snapshot> {
@@ -45,22 +45,22 @@ impl<'snapshot> RefusedFiles<'snapshot> {
     }
 
     /// The files that are left out.
-    pub fn hidden(&self) -> &Hidden {
+    pub fn hidden(&self) -> &HiddenFiles {
         &self.hidden
     }
 
     /// Why a version is not shown: it has release files, and all of them are refused.
-    pub fn refusal_of(&self, version: &str) -> Option<&Refused> {
+    pub fn refusal_of(&self, version: &str) -> Option<&FileRefusal> {
         self.versions.get(version)?.as_ref()
     }
 }
 
 /// What hides a whole project; `None` if a part is visible. A version without release files is visible.
-pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<Hidden> {
+pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<HiddenFiles> {
     if judge.is_none() && !is_any_quarantined(view) {
         return None;
     }
-    let mut hidden = Hidden::default();
+    let mut hidden = HiddenFiles::default();
     for (_, refused) in judged(view, judge) {
         hidden.add(&refused?);
     }
@@ -133,7 +133,7 @@ fn is_any_quarantined(view: &ProjectView<'_>) -> bool {
 fn judged<'view, 'snapshot: 'view>(
     view: &'view ProjectView<'snapshot>,
     judge: Option<&'view Judge<'_>>,
-) -> impl Iterator<Item = (&'snapshot str, Option<Refused>)> + 'view {
+) -> impl Iterator<Item = (&'snapshot str, Option<FileRefusal>)> + 'view {
     let mut seen = HashSet::new();
     let is_alone = view.parts().len() == 1;
     let files = view.parts().iter().flat_map(|part| {
@@ -144,7 +144,7 @@ fn judged<'view, 'snapshot: 'view>(
     counting.map(move |(part, file)| {
         let stage = part.stage.name();
         let refused = match part.project.is_quarantined() {
-            true => Some(Refused::by_status(stage, part.project)),
+            true => Some(FileRefusal::by_status(stage, part.project)),
             false => judge.and_then(|judge| judge.refusal_of_own(stage, file)),
         };
         (file.version(), refused)
@@ -160,7 +160,7 @@ pub struct VisibleProjects<'snapshot> {
     /// Projects that only bases have, and that are pinned to others.
     elsewhere: HashSet<&'snapshot str>,
     until: Option<Timestamp>,
-    judged: Option<Judged>,
+    judged: Option<AdvisoryStamp>,
 }
 
 impl<'snapshot> VisibleProjects<'snapshot> {
@@ -172,7 +172,7 @@ impl<'snapshot> VisibleProjects<'snapshot> {
             elsewhere: HashSet::new(),
             until: None,
             // Taken first: if the records change meanwhile, this is out of date.
-            judged: order.asked_advisories().map(Judged::by),
+            judged: order.asked_advisories().map(AdvisoryStamp::by),
         };
         if order.has_pins() {
             let names = listed.names.iter().copied();
@@ -218,7 +218,7 @@ impl<'snapshot> VisibleProjects<'snapshot> {
     }
 
     /// The records that decided what is visible, if a policy asks them.
-    pub(crate) fn judged(&self) -> Option<&Judged> {
+    pub(crate) fn judged(&self) -> Option<&AdvisoryStamp> {
         self.judged.as_ref()
     }
 
@@ -230,10 +230,10 @@ impl<'snapshot> VisibleProjects<'snapshot> {
 
 /// What policies say about whole projects by their names alone: for lists of upstreams, whose pages are not read.
 #[derive(Debug)]
-pub struct NameRules<'policy>(Vec<OfPolicy<'policy>>);
+pub struct NameRules<'policy>(Vec<PolicyNames<'policy>>);
 
 #[derive(Debug)]
-struct OfPolicy<'policy> {
+struct PolicyNames<'policy> {
     policy: &'policy Policy,
     /// The records that count, if the policy asks them.
     advisories: Option<Arc<Advisories>>,
@@ -257,11 +257,11 @@ impl<'policy> Names<'policy> {
         names
     }
 
-    fn add(&mut self, named: Named<'policy>) {
+    fn add(&mut self, named: RuleSubject<'policy>) {
         match named {
-            Named::Project(name) => _ = self.whole.insert(name),
-            Named::Start(start) => self.starts.push(start),
-            Named::File(filename) => self.files.push(filename),
+            RuleSubject::Project(name) => _ = self.whole.insert(name),
+            RuleSubject::Start(start) => self.starts.push(start),
+            RuleSubject::File(filename) => self.files.push(filename),
         }
     }
 
@@ -285,7 +285,7 @@ impl<'policy> NameRules<'policy> {
             let policy: &'policy Policy = stage.config().policy.as_deref()?;
             let quarantined = policy.quarantine.iter().map(|it| &it.rule);
             let refusing = policy.deny.iter().chain(quarantined).filter(|rule| rule.is_whole());
-            Some(OfPolicy {
+            Some(PolicyNames {
                 policy,
                 advisories: policy
                     .asks_advisories()

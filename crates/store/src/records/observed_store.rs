@@ -2,7 +2,7 @@
 //!
 //! A database can lose commits that it had acknowledged: it is restored from an older copy, or a copy that lagged behind takes
 //! over. Its serials then mean other commits than before, and earlier reads do not fit later ones. Each read and each commit
-//! therefore compares, in its own transaction, the store with a [`Seen`]: the highest serial, and one record of the latest
+//! therefore compares, in its own transaction, the store with a [`ObservedStore`]: the highest serial, and one record of the latest
 //! commit that went by. A key's serial never falls. So this record also reveals a store that lost commits and has taken others
 //! since, unless they wrote the same key. Therefore a loss that was noticed once stays noted: the process neither reads nor writes
 //! until the store has all [records that went by lately](super::recent) again. A replaced or damaged file ([`super::watch`]) stays
@@ -20,7 +20,7 @@ use super::error::Rewound;
 
 /// What is known of the store. It was true before the transaction that it is compared in began.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedStore {
     /// The highest serial that the store is known to have reached.
     pub(super) serial: Serial,
     /// The latest record that was read or written here.
@@ -45,20 +45,20 @@ pub(super) struct Anchor {
     pub(super) body: Bytes,
 }
 
-impl Seen {
+impl ObservedStore {
     /// The key and the body of the record that names the store; both empty while the name is not known, and then the
     /// database is asked nothing.
     pub(super) fn anchor(&self) -> (&str, &[u8]) {
         self.anchor.as_ref().map_or(("", &[]), |anchor| (anchor.key.as_str(), &anchor.body))
     }
 
-    /// The key whose serial [`Seen::check`] needs; empty, which is no valid key, if there is none yet.
+    /// The key whose serial [`ObservedStore::check`] needs; empty, which is no valid key, if there is none yet.
     pub(super) fn key(&self) -> &str {
         self.mark.as_ref().map_or("", |mark| mark.key.as_str())
     }
 
-    /// Compares with a store at serial `store`, whose record under [`Seen::key`] has the serial `found`;
-    /// `is_anchored`: it has the record of [`Seen::anchor`].
+    /// Compares with a store at serial `store`, whose record under [`ObservedStore::key`] has the serial `found`;
+    /// `is_anchored`: it has the record of [`ObservedStore::anchor`].
     ///
     /// # Errors
     /// [`Rewound`] if the store lacks something of this.
@@ -100,7 +100,8 @@ mod tests {
     #[track_caller]
     fn check(store: u64, found: Option<u64>, lost: Option<u64>) {
         let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
-        let seen = Seen { serial: Serial(9), mark: Some(mark), ..Seen::default() };
+        let seen =
+            ObservedStore { serial: Serial(9), mark: Some(mark), ..ObservedStore::default() };
         let rewound = lost.map(|seen| Rewound::Behind { found: Serial(store), seen: Serial(seen) });
         assert_eq!(seen.check(Serial(store), found.map(Serial), true).err(), rewound);
     }
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn what_was_lost_stays_lost() {
         let check = |lost, expected| {
-            let seen = Seen { lost: Some(lost), ..Seen::default() };
+            let seen = ObservedStore { lost: Some(lost), ..ObservedStore::default() };
             assert_eq!(seen.check(Serial(9), None, true), Err(expected));
         };
         let behind = |found| Rewound::Behind { found: Serial(found), seen: Serial(4) };
@@ -141,15 +142,16 @@ mod tests {
 
     #[test]
     fn nothing_seen_is_nothing_lost() {
-        assert_eq!(Seen::default().check(Serial::ZERO, None, true), Ok(()));
+        assert_eq!(ObservedStore::default().check(Serial::ZERO, None, true), Ok(()));
     }
 
     #[test]
     fn another_store_is_told_however_far_it_has_come() {
         let mark = Mark { key: Key::new("a").expect("a key"), serial: Serial(8) };
-        let seen = Seen { serial: Serial(9), mark: Some(mark), ..Seen::default() };
+        let seen =
+            ObservedStore { serial: Serial(9), mark: Some(mark), ..ObservedStore::default() };
         assert_eq!(seen.check(Serial(90), Some(Serial(80)), false), Err(Rewound::Stranger));
-        let lost = Seen { lost: Some(Rewound::Stranger), ..seen };
+        let lost = ObservedStore { lost: Some(Rewound::Stranger), ..seen };
         assert_eq!(lost.check(Serial(9), Some(Serial(8)), true), Err(Rewound::Stranger));
     }
 }

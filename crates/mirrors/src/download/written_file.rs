@@ -1,4 +1,4 @@
-//! [`Written`]: a file that has arrived, compared with what upstream's page says; and the two forms of an encoded one.
+//! [`WrittenFile`]: a file that has arrived, compared with what upstream's page says; and the two forms of an encoded one.
 //!
 //! Some upstreams call a `.tar.gz` encoded because it is stored like that, and some encode a wheel although nobody asked for it.
 //! The form that has the digest on the page is the file.
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 use sha2::digest::DynDigest;
 
-use super::order::Order;
-use crate::disk::{Disk, Writing};
+use super::order::DownloadOrder;
+use crate::disk::{Disk, EntryWriter};
 use crate::sink::{PIECE_BYTES, Sink};
 use crate::upstream::UpstreamError;
 
@@ -18,8 +18,8 @@ use crate::upstream::UpstreamError;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A file that has arrived, and its digests.
-pub(super) struct Written {
-    pub(super) writing: Writing,
+pub(super) struct WrittenFile {
+    pub(super) writing: EntryWriter,
     pub(super) size_bytes: u64,
     /// The SHA-256, in hexadecimal digits.
     pub(super) sha256: String,
@@ -27,19 +27,23 @@ pub(super) struct Written {
     extra: Option<String>,
 }
 
-impl Written {
-    pub(super) fn of(sink: Sink, size_bytes: u64) -> Written {
+impl WrittenFile {
+    pub(super) fn of(sink: Sink, size_bytes: u64) -> WrittenFile {
         let Sink { writing, sha256, extra } = sink;
         let extra = extra.map(|digest| hex::encode(digest.finalize()));
-        Written { writing, size_bytes, sha256: sha256.finish().to_string(), extra }
+        WrittenFile { writing, size_bytes, sha256: sha256.finish().to_string(), extra }
     }
 
     /// Compares it with what the page says; `expected` is the digest beside the SHA-256.
     ///
     /// # Errors
     /// What differs.
-    pub(super) fn check(&self, order: &Order, expected: Option<&str>) -> Result<(), UpstreamError> {
-        let Written { size_bytes, sha256, extra, .. } = self;
+    pub(super) fn check(
+        &self,
+        order: &DownloadOrder,
+        expected: Option<&str>,
+    ) -> Result<(), UpstreamError> {
+        let WrittenFile { size_bytes, sha256, extra, .. } = self;
         let wrong = |text: String| Err(UpstreamError::new(text));
         if let Some(expected) = order.size_bytes.filter(|expected| expected != size_bytes) {
             return wrong(format!(
@@ -69,7 +73,7 @@ impl Written {
         is_wrong: bool,
         (disk, bytes_max): (&Arc<Disk>, u64),
         extra: Option<Box<dyn DynDigest + Send>>,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WrittenFile> {
         let (mut first, mut inner) = (Vec::new(), Vec::new());
         self.writing.content()?.take(GZIP.len() as u64).read_to_end(&mut first)?;
         let decoder = MultiGzDecoder::new(self.writing.content()?);
@@ -89,7 +93,7 @@ impl Written {
         disk: &Arc<Disk>,
         extra: Option<Box<dyn DynDigest + Send>>,
         bytes_max: u64,
-    ) -> io::Result<Written> {
+    ) -> io::Result<WrittenFile> {
         let mut source = MultiGzDecoder::new(self.writing.content()?).take(bytes_max + 1);
         let mut sink = Sink { writing: disk.begin(0)?, sha256: record::Hasher::new(), extra };
         let (mut piece, mut size_bytes) = (vec![0; PIECE_BYTES], 0);
@@ -106,7 +110,7 @@ impl Written {
         if size_bytes > bytes_max {
             return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
         }
-        Ok(Written::of(sink, size_bytes))
+        Ok(WrittenFile::of(sink, size_bytes))
     }
 }
 

@@ -1,9 +1,9 @@
-//! [`Hidden`]: what a page leaves out because of a policy, in words and numbers.
+//! [`HiddenFiles`]: what a page leaves out because of a policy, in words and numbers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Refused, seconds};
+use super::{FileRefusal, seconds};
 use crate::StageName;
 
 /// Groups with different reasons: each file of a project may have other vulnerabilities.
@@ -15,7 +15,7 @@ const OTHER_REASONS: &str = "other reasons";
 /// The files that a page leaves out because of a policy. A page with a million of them needs no more memory than one with a
 /// hundred groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hidden {
+pub struct HiddenFiles {
     groups: Vec<HiddenGroup>,
     files: u64,
 }
@@ -33,9 +33,9 @@ pub struct HiddenGroup {
     pub until: Option<Timestamp>,
 }
 
-impl Hidden {
+impl HiddenFiles {
     /// Adds a file that is left out.
-    pub fn add(&mut self, refused: &Refused) {
+    pub fn add(&mut self, refused: &FileRefusal) {
         self.files += 1;
         let is_same =
             |it: &HiddenGroup, reason: &str| it.stage == refused.stage && it.reason == reason;

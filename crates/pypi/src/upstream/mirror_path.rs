@@ -1,4 +1,4 @@
-//! [`Place`]: the place of an upstream's file below its mirror, and the projects that it may belong to.
+//! [`MirrorPath`]: the place of an upstream's file below its mirror, and the projects that it may belong to.
 //!
 //! | path below the mirror | of |
 //! | --- | --- |
@@ -22,7 +22,7 @@ use crate::{Filename, ProjectName, check_segment};
 
 /// A path below a mirror, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'path> {
+pub enum MirrorPath<'path> {
     /// `+upstream/…`: the host, with the port if it is not the scheme's own, and the segments of the path.
     Upstream(&'path [String]),
     /// `+f/{first}/{second}/{filename}`
@@ -33,23 +33,23 @@ pub enum Place<'path> {
 
 const METADATA: &str = ".metadata";
 
-impl<'path> Place<'path> {
+impl<'path> MirrorPath<'path> {
     /// The place below `+f`.
-    pub fn of_digest(path: &'path [String]) -> Option<Place<'path>> {
+    pub fn of_digest(path: &'path [String]) -> Option<MirrorPath<'path>> {
         let [first, second, filename] = path else { return None };
         let is_digest = is_hexadecimal(first, 3) && is_hexadecimal(second, 13);
-        is_digest.then_some(Place::Digest([first, second, filename]))
+        is_digest.then_some(MirrorPath::Digest([first, second, filename]))
     }
 
     /// The place below `+e`.
-    pub fn of_external(path: &'path [String]) -> Option<Place<'path>> {
+    pub fn of_external(path: &'path [String]) -> Option<MirrorPath<'path>> {
         let [directory, filename] = path else { return None };
-        Some(Place::External([directory, filename]))
+        Some(MirrorPath::External([directory, filename]))
     }
 
     /// The place below `+upstream`.
-    pub fn of_upstream(path: &'path [String]) -> Option<Place<'path>> {
-        (path.len() >= 2).then_some(Place::Upstream(path))
+    pub fn of_upstream(path: &'path [String]) -> Option<MirrorPath<'path>> {
+        (path.len() >= 2).then_some(MirrorPath::Upstream(path))
     }
 
     /// Whether it is the place of a file's metadata, and not of a file.
@@ -66,9 +66,9 @@ impl<'path> Place<'path> {
     /// The last name of the path.
     fn last(&self) -> &'path str {
         match self {
-            Place::Upstream(path) => path.last().map_or("", String::as_str),
-            Place::Digest([_, _, filename]) => filename,
-            Place::External([_, filename]) => filename,
+            MirrorPath::Upstream(path) => path.last().map_or("", String::as_str),
+            MirrorPath::Digest([_, _, filename]) => filename,
+            MirrorPath::External([_, filename]) => filename,
         }
     }
 
@@ -84,15 +84,17 @@ impl<'path> Place<'path> {
             return false;
         }
         match self {
-            Place::Upstream(path) => {
+            MirrorPath::Upstream(path) => {
                 let Some((_, start)) = path.split_last() else { return false };
                 segments(file).is_some_and(|found| found[..found.len() - 1] == *start)
             }
-            Place::Digest([first, second, _]) => {
+            MirrorPath::Digest([first, second, _]) => {
                 let sha256 = file.sha256();
                 sha256.is_some_and(|it| it[..3] == **first && it[3..16] == **second)
             }
-            Place::External([directory, _]) => directory_of(file).as_deref() == Some(*directory),
+            MirrorPath::External([directory, _]) => {
+                directory_of(file).as_deref() == Some(*directory)
+            }
         }
     }
 }
@@ -137,10 +139,10 @@ fn directory_of(file: &UpstreamFile) -> Option<String> {
 }
 
 /// The [canonical link](UpstreamFile::canonical_link) of the file at this place, or of its metadata, if the place alone tells.
-pub fn link_of(place: &Place<'_>) -> Option<String> {
+pub fn link_of(place: &MirrorPath<'_>) -> Option<String> {
     match place {
-        Place::Upstream(path) => Some(joined(path)),
-        Place::Digest(_) | Place::External(_) => None,
+        MirrorPath::Upstream(path) => Some(joined(path)),
+        MirrorPath::Digest(_) | MirrorPath::External(_) => None,
     }
 }
 

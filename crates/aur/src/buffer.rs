@@ -1,4 +1,4 @@
-//! [`Sheet`]: the buffer in which one answer is written.
+//! [`Buffer`]: the buffer in which one answer is written.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
@@ -8,21 +8,21 @@ use bytes::Bytes;
 /// The bytes so far, followed by room that was initialized earlier. The room is not cleared again for each record,
 /// which would cost as much as the record itself.
 #[derive(Debug, Default)]
-pub(crate) struct Sheet {
+pub(crate) struct Buffer {
     bytes: Vec<u8>,
     /// Where the bytes end and the room begins.
     end: usize,
 }
 
-impl Sheet {
-    /// A sheet with room for about this many bytes.
-    pub(crate) fn with_capacity(bytes: usize) -> Sheet {
+impl Buffer {
+    /// A buffer with room for about this many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Buffer {
         if bytes >= LARGE_BYTES {
-            return Sheet { bytes: large(bytes), end: 0 };
+            return Buffer { bytes: large(bytes), end: 0 };
         }
-        let mut sheet = Sheet { bytes: Vec::with_capacity(bytes), end: 0 };
-        sheet.room(bytes.min(128));
-        sheet
+        let mut buffer = Buffer { bytes: Vec::with_capacity(bytes), end: 0 };
+        buffer.room(bytes.min(128));
+        buffer
     }
 
     /// Appends `bytes`.
@@ -33,7 +33,7 @@ impl Sheet {
     }
 
     /// At least this many bytes of room after the end, with arbitrary contents. The caller writes from the start of
-    /// the room, and then reports the number of bytes with [`Sheet::written`].
+    /// the room, and then reports the number of bytes with [`Buffer::written`].
     #[inline]
     pub(crate) fn room(&mut self, bytes: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < bytes {
@@ -59,7 +59,7 @@ impl Sheet {
         self.end = self.end.saturating_sub(1);
     }
 
-    /// Empties the sheet.
+    /// Empties the buffer.
     pub(crate) fn clear(&mut self) {
         self.end = 0;
     }
@@ -69,30 +69,30 @@ impl Sheet {
         &self.bytes[..self.end]
     }
 
-    /// The bytes, for an answer. A large sheet returns to the pool once they have been sent.
+    /// The bytes, for an answer. A large buffer returns to the pool once they have been sent.
     pub(crate) fn finish(mut self) -> Bytes {
         if self.bytes.len() >= LARGE_BYTES {
-            return Bytes::from_owner(Large(self));
+            return Bytes::from_owner(SentBuffer(self));
         }
         self.bytes.truncate(self.end);
         self.bytes.into()
     }
 }
 
-/// A sheet of this size or more is reused once its answer has been sent. Getting this much memory from the system and clearing
+/// A buffer of this size or more is reused once its answer has been sent. Getting this much memory from the system and clearing
 /// it costs an eighth of writing the answer.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Larger sheets are freed: with the usual settings no answer needs as much.
+/// Larger buffers are freed: with the usual settings no answer needs as much.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
-/// Most sheets in the pool.
+/// Most buffers in the pool.
 const KEPT_MAX: usize = 8;
 
-/// The pool: sheets that are not in use, entirely room. The most recently used are at the end.
+/// The pool: buffers that are not in use, entirely room. The most recently used are at the end.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// Room for this many bytes: the most recently used sheet, as it may still be in the processor's caches, or a new
+/// Room for this many bytes: the most recently used buffer, as it may still be in the processor's caches, or a new
 /// one.
 fn large(bytes: usize) -> Vec<u8> {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,16 +105,16 @@ fn large(bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A large sheet while it is sent.
-struct Large(Sheet);
+/// A large buffer while it is sent.
+struct SentBuffer(Buffer);
 
-impl AsRef<[u8]> for Large {
+impl AsRef<[u8]> for SentBuffer {
     fn as_ref(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }
 
-impl Drop for Large {
+impl Drop for SentBuffer {
     fn drop(&mut self) {
         let room = mem::take(&mut self.0.bytes);
         if room.len() <= KEPT_BYTES_MAX {
@@ -131,15 +131,15 @@ impl Drop for Large {
 mod tests {
     use super::*;
 
-    /// A sheet of this many bytes, each of them `byte`.
+    /// A buffer of this many bytes, each of them `byte`.
     fn sent(byte: u8, bytes: usize) -> Bytes {
-        let mut sheet = Sheet::with_capacity(bytes);
-        sheet.push(&vec![byte; bytes]);
-        sheet.finish()
+        let mut buffer = Buffer::with_capacity(bytes);
+        buffer.push(&vec![byte; bytes]);
+        buffer.finish()
     }
 
     #[test]
-    fn a_sheet_is_not_used_again_while_it_is_sent() {
+    fn a_buffer_is_not_used_again_while_it_is_sent() {
         let sizes = [100, LARGE_BYTES, LARGE_BYTES + 1, 3 * LARGE_BYTES, KEPT_BYTES_MAX + 1];
         let mut sending: Vec<(u8, Bytes)> = Vec::new();
         for byte in 0..=u8::MAX {
@@ -158,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_grows_beyond_its_initial_capacity() {
+    fn a_buffer_grows_beyond_its_initial_capacity() {
         for asked in [0, 10, LARGE_BYTES] {
-            let mut sheet = Sheet::with_capacity(asked);
+            let mut buffer = Buffer::with_capacity(asked);
             let piece = [7; 1000];
             for _ in 0..500 {
-                sheet.push(&piece);
+                buffer.push(&piece);
             }
-            sheet.push(b"!");
-            sheet.pop();
-            let bytes = sheet.finish();
+            buffer.push(b"!");
+            buffer.pop();
+            let bytes = buffer.finish();
             assert_eq!(bytes.len(), 500_000);
             assert!(bytes.iter().all(|byte| *byte == 7));
         }

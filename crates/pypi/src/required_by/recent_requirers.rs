@@ -23,7 +23,7 @@ fn name_bytes(name: &impl Borrow<str>) -> usize {
 
 /// Which projects of which stages require a project. Names are numbers here, and an entry is three of them in an ordered set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recent {
+pub(super) struct RecentRequirers {
     projects: Names<ProjectName>,
     stages: Names<StageName>,
     /// (required project, stage, project of the stage that requires it)
@@ -92,7 +92,7 @@ impl<Name: Ord + Clone + Borrow<str>> Names<Name> {
     }
 }
 
-impl Recent {
+impl RecentRequirers {
     /// Notes what a project of a stage requires now, replacing what it required before; `None` if the project is gone. A
     /// requirement for itself, with other extras, is ignored.
     pub(super) fn set(

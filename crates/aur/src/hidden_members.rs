@@ -26,7 +26,7 @@ const ANY: &str = "any";
 /// All members, as they are written.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Unshown {
+pub(crate) struct HiddenMembers {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_packager: Option<String>,
     /// By the name of the list.
@@ -36,18 +36,18 @@ pub(crate) struct Unshown {
     opt_depends_descriptions: BTreeMap<String, String>,
 }
 
-impl Unshown {
+impl HiddenMembers {
     /// `None`, if that is another object.
-    fn parse(object: &[u8]) -> Option<Unshown> {
+    fn parse(object: &[u8]) -> Option<HiddenMembers> {
         // A list would be read as the members in their order.
         serde_json::from_slice(object).ok().filter(|_| object.starts_with(b"{"))
     }
 
     /// The stored members of a package, if an entry of its lists is not for all architectures.
-    pub(crate) fn with_architectures(object: &[u8]) -> Option<Unshown> {
+    pub(crate) fn with_architectures(object: &[u8]) -> Option<HiddenMembers> {
         // Fast path: most have none, and are not parsed.
         memchr::memmem::find(object, b"\"Architectures\"")?;
-        Unshown::parse(object).filter(|parsed| !parsed.architectures.is_empty())
+        HiddenMembers::parse(object).filter(|parsed| !parsed.architectures.is_empty())
     }
 
     /// Leaves out entries for other architectures; returns the entries that lists lose, by the name of the list.
@@ -83,7 +83,7 @@ pub(crate) fn read<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'a, [u8]>, D::Error> {
     let object = <&'a RawValue>::deserialize(deserializer)?.get();
-    Ok(match Unshown::parse(object.as_bytes()) {
+    Ok(match HiddenMembers::parse(object.as_bytes()) {
         None => Cow::Borrowed(&[]),
         // An answer is one line.
         Some(parsed) if object.contains(['\n', '\r']) => Cow::Owned(parsed.to_json()),
@@ -156,12 +156,12 @@ mod tests {
 
     #[test]
     fn on_one_architecture() {
-        assert!(Unshown::with_architectures(br#"{"LastPackager":"ann"}"#).is_none());
-        assert!(Unshown::with_architectures(br#"{"Architectures":{}}"#).is_none());
+        assert!(HiddenMembers::with_architectures(br#"{"LastPackager":"ann"}"#).is_none());
+        assert!(HiddenMembers::with_architectures(br#"{"Architectures":{}}"#).is_none());
         let spaced = br#"{ "Architectures" : {"Depends": {"a": []}}}"#;
-        assert!(Unshown::with_architectures(spaced).is_some());
+        assert!(HiddenMembers::with_architectures(spaced).is_some());
         let narrowed = |arch: &str| {
-            let mut all = Unshown::with_architectures(ALL.as_bytes()).expect("some");
+            let mut all = HiddenMembers::with_architectures(ALL.as_bytes()).expect("some");
             let gone: Vec<String> = all.narrow(arch).into_values().flatten().collect();
             (gone.join(" "), String::from_utf8(all.to_json()).expect("UTF-8"))
         };

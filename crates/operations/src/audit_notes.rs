@@ -3,7 +3,7 @@
 use account::UserName;
 use audit::{Entry, Event};
 use jiff::Timestamp;
-use pypi::policy::{Excepted, Exception, RuleName, Warned};
+use pypi::policy::{Exception, FileWarning, GrantedException, RuleName};
 use pypi::upstream::UpstreamFile;
 use pypi::{Judge, Policy, ProjectName, ReleaseFile, Stage, StageName};
 use record::Digest;
@@ -55,22 +55,23 @@ impl Noter<'_> {
         asked: &Stage,
         holder: &Stage,
         project: &ProjectName,
-        given: Given<'_>,
+        given: ServedFile<'_>,
     ) -> Vec<Entry> {
         let judge = Judge::between(asked, holder, project, self.now);
         let Some(judge) = judge.filter(|judge| self.notes_served || judge.may_note()) else {
             return Vec::new();
         };
         let candidate = match given {
-            Given::Own(file) => judge.own(file),
-            Given::Upstreams(file) => judge.upstreams(file),
+            ServedFile::Own(file) => judge.own(file),
+            ServedFile::Upstreams(file) => judge.upstreams(file),
         };
         let (what, mut entries) = (candidate.filename, Vec::new());
-        if let Some(Warned { stage, rule, reason }) = judge.warning(holder.name(), &candidate) {
+        if let Some(FileWarning { stage, rule, reason }) = judge.warning(holder.name(), &candidate)
+        {
             entries.push(self.entry(Event::Warned, &stage, what, Some(rule), reason));
         }
         match judge.exception(holder.name(), &candidate) {
-            Some(Excepted { stage, rule, exception }) => {
+            Some(GrantedException { stage, rule, exception }) => {
                 entries.push(self.entry(Event::Excepted, &stage, what, Some(rule), exception));
             }
             None if self.notes_served => {
@@ -84,7 +85,7 @@ impl Noter<'_> {
 
 /// A file that is given out.
 #[derive(Clone, Copy, Debug)]
-pub enum Given<'file> {
+pub enum ServedFile<'file> {
     /// Of a stage.
     Own(&'file ReleaseFile),
     /// Of an upstream's page.

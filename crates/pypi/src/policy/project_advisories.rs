@@ -1,4 +1,4 @@
-//! [`Advised`]: what the records of malware and vulnerabilities say about the files of one project, and [`Measure`]: how a
+//! [`ProjectAdvisories`]: what the records of malware and vulnerabilities say about the files of one project, and [`Measure`]: how a
 //! policy reacts.
 
 use std::fmt::Write as _;
@@ -76,16 +76,19 @@ fn rule_of(affected: &Affected) -> RuleName {
 
 /// What the records say about one project, and the measures of the policy.
 #[derive(Clone, Debug)]
-pub(super) struct Advised {
+pub(super) struct ProjectAdvisories {
     affected: Arc<[Affected]>,
     measures: [(RuleName, Measure); 2],
     /// Why the whole project is refused as malware, if it is.
     whole: Option<Box<str>>,
 }
 
-impl Advised {
+impl ProjectAdvisories {
     /// `None` if this policy has nothing to do with them.
-    pub(super) fn of(policy: &Policy, affected: Option<Arc<[Affected]>>) -> Option<Advised> {
+    pub(super) fn of(
+        policy: &Policy,
+        affected: Option<Arc<[Affected]>>,
+    ) -> Option<ProjectAdvisories> {
         let affected = affected.filter(|_| policy.asks_advisories())?;
         let refuses_malware = policy.malware == Measure::Refuse;
         let whole = affected
@@ -93,7 +96,7 @@ impl Advised {
             .filter(|it| refuses_malware && it.is_whole() && rule_of(it) == RuleName::Malware);
         let whole = reason(RuleName::Malware, whole).map(Into::into);
         let measures = RULES.map(|rule| (rule, policy.measure(rule)));
-        Some(Advised { affected, measures, whole })
+        Some(ProjectAdvisories { affected, measures, whole })
     }
 
     /// Why all files of the project are malware that is refused, if they are.

@@ -1,4 +1,4 @@
-//! [`Searched`]: the packages that a query searches, in one segment or in two.
+//! [`Searchable`]: the packages that a query searches, in one segment or in two.
 
 use postings::DocId;
 
@@ -8,7 +8,7 @@ use crate::segment::Segment;
 /// The packages that answer queries: one segment, or a small one over a large one.
 ///
 /// Doc ids are those of the implementor; a list of them is in name order.
-pub(crate) trait Searched {
+pub(crate) trait Searchable {
     /// The package with this name, in any case of letters; accents count.
     fn find(&self, name: &str) -> Option<DocId>;
 
@@ -39,7 +39,7 @@ pub(crate) trait Searched {
     fn warm_up(&self, docs: &[DocId]);
 }
 
-impl Searched for Segment {
+impl Searchable for Segment {
     #[inline]
     fn find(&self, name: &str) -> Option<DocId> {
         Segment::find(self, name)

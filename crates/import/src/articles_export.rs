@@ -21,7 +21,7 @@ use state::text::counted;
 use store::BlobStore;
 
 use crate::article_folder::{
-    AttachedEntry, Entry, Layout, LeftOut, MANIFEST, MANIFEST_BYTES_MAX, Manifest, whole_prefix,
+    AttachedEntry, Entry, Layout, MANIFEST, MANIFEST_BYTES_MAX, Manifest, Omission, whole_prefix,
 };
 use crate::articles::described;
 use crate::writer::{self, Writer};
@@ -47,13 +47,13 @@ pub struct ExportReport {
     /// Attachments of these articles.
     pub attachments: u64,
     /// What was not exported.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Omission>,
 }
 
 impl ExportReport {
     /// A summary of what was not exported; `None` if the export is complete.
     pub fn shortfall(&self) -> Option<String> {
-        LeftOut::shortfall(&self.left_out, "exported")
+        Omission::shortfall(&self.left_out, "exported")
     }
 }
 
@@ -146,7 +146,7 @@ async fn everything(
             // An unreadable revision does not count as a deletion.
             if !article.unreadable().is_empty() {
                 let why = "its latest version cannot be read here";
-                report.left_out.push(LeftOut::new(rest, with_attachments(why)));
+                report.left_out.push(Omission::new(rest, with_attachments(why)));
             }
             continue;
         };
@@ -161,7 +161,7 @@ async fn everything(
         let (path, inspector) = match done {
             Ok(done) => done,
             Err(why) => {
-                report.left_out.push(LeftOut::new(rest, with_attachments(&why)));
+                report.left_out.push(Omission::new(rest, with_attachments(&why)));
                 continue;
             }
         };
@@ -183,7 +183,7 @@ async fn everything(
     // All articles are placed before: if a path is taken, the attachment gets another one.
     for (article, beside, attachments) in with_files {
         if attachments.is_unreadable() {
-            report.left_out.push(LeftOut::new(article, "its attachments cannot be read here"));
+            report.left_out.push(Omission::new(article, "its attachments cannot be read here"));
         }
         for file in attachments.files() {
             let name = file.name.to_string();
@@ -203,7 +203,7 @@ async fn everything(
                 }
                 Err(why) => {
                     let what = format!("the attachment `{name}` of {article}");
-                    report.left_out.push(LeftOut::new(what, why));
+                    report.left_out.push(Omission::new(what, why));
                 }
             }
         }

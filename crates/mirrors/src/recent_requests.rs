@@ -1,4 +1,4 @@
-//! [`Recent`]: how the requests of a mirror to its upstream went in the last day, for people who look at it.
+//! [`RecentRequests`]: how the requests of a mirror to its upstream went in the last day, for people who look at it.
 //!
 //! an answer or a failure -> the half hour that it falls into -> a ring of the last [`SPANS`] of them. Kept in memory, by each process of
 //! its own requests.
@@ -26,7 +26,7 @@ pub struct Requests {
 
 /// The requests of a day.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct RecentRequests {
     /// The newest last.
     spans: VecDeque<Requests>,
     /// The number of the newest, since the server started.
@@ -47,14 +47,14 @@ pub struct UpstreamState {
     pub requests: Vec<Requests>,
 }
 
-impl Default for Recent {
-    fn default() -> Recent {
+impl Default for RecentRequests {
+    fn default() -> RecentRequests {
         let spans = VecDeque::from(vec![Requests::default(); SPANS]);
-        Recent { spans, newest: 0, answered_at: None }
+        RecentRequests { spans, newest: 0, answered_at: None }
     }
 }
 
-impl Recent {
+impl RecentRequests {
     /// Counts a request that has ended so long after the server started.
     pub(super) fn note(&mut self, since_start: Duration, is_answered: bool) {
         self.forward(since_start);
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn what_is_older_than_a_day_is_forgotten() {
-        let mut recent = Recent::default();
+        let mut recent = RecentRequests::default();
         let at = |span: u64| SPAN * u32::try_from(span).expect("few") + Duration::from_secs(1);
-        let said = |recent: &Recent| {
+        let said = |recent: &RecentRequests| {
             let counts = recent.spans.iter().enumerate();
             let counts = counts.filter(|(_, it)| **it != Requests::default());
             counts.map(|(at, it)| (at, it.answered, it.failed)).collect::<Vec<_>>()

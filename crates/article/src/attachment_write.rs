@@ -66,7 +66,7 @@ pub struct AttachmentWrite {
 
 /// What a change does with the file, as far as the rules depend on it.
 #[derive(Clone, Copy)]
-enum Act {
+enum FileAction {
     /// The file gets bytes that have not arrived yet.
     Announce,
     /// The file gets these bytes.
@@ -261,7 +261,7 @@ impl AttachmentWrite {
         size_bytes: Option<u64>,
         limits: &AttachmentLimits,
     ) -> Result<(), AttachmentError> {
-        let attachments = self.judged(snapshot, Act::Announce)?;
+        let attachments = self.judged(snapshot, FileAction::Announce)?;
         self.check_bounds(attachments.as_deref(), size_bytes.unwrap_or(0), limits)
     }
 
@@ -275,7 +275,7 @@ impl AttachmentWrite {
         (digest, size_bytes): (Digest, u64),
         limits: &AttachmentLimits,
     ) -> Result<CheckedAttachment, AttachmentError> {
-        let attachments = self.judged(snapshot, Act::Put(digest))?;
+        let attachments = self.judged(snapshot, FileAction::Put(digest))?;
         let current = attachments.as_ref().and_then(|all| all.file(self.name.as_str()));
         if let Some(same) = current.filter(|file| file.digest == digest) {
             return Ok(CheckedAttachment {
@@ -297,7 +297,7 @@ impl AttachmentWrite {
     /// # Errors
     /// [`AttachmentError`], for the first rule that this breaks.
     pub fn remove(&self, snapshot: &Snapshot) -> Result<CheckedAttachment, AttachmentError> {
-        let attachments = self.judged(snapshot, Act::Remove)?;
+        let attachments = self.judged(snapshot, FileAction::Remove)?;
         Ok(self.changed(snapshot, attachments.as_deref(), AttachmentAct::Removed, None))
     }
 
@@ -305,7 +305,7 @@ impl AttachmentWrite {
     fn judged(
         &self,
         snapshot: &Snapshot,
-        act: Act,
+        act: FileAction,
     ) -> Result<Option<Arc<Attachments>>, AttachmentError> {
         check_author(&self.author, "", &Limits::default()).map_err(|_| AttachmentError::Author)?;
         let article = || self.article.clone();
@@ -331,7 +331,7 @@ impl AttachmentWrite {
     fn check_condition(
         &self,
         current: Option<&Attachment>,
-        act: Act,
+        act: FileAction,
     ) -> Result<(), AttachmentError> {
         let (article, name) = (self.article.clone(), self.name.clone());
         let Some(file) = current else {
@@ -340,7 +340,7 @@ impl AttachmentWrite {
                 Condition::Headers { if_match, .. } => if_match.is_none(),
             };
             return match (act, is_expected) {
-                (Act::Remove, _) => Err(AttachmentError::NoFile { article, name }),
+                (FileAction::Remove, _) => Err(AttachmentError::NoFile { article, name }),
                 (_, true) => Ok(()),
                 (_, false) => {
                     let (current, has_same_content) = (None, false);
@@ -353,7 +353,7 @@ impl AttachmentWrite {
         let is_match = if_match.as_ref().map(|value| is_matched(value, |listed| listed == tag));
         let is_excluded =
             if_none_match.as_ref().map(|value| is_listed(value, |listed| listed == tag));
-        let has_same_content = matches!(act, Act::Put(digest) if digest == file.digest);
+        let has_same_content = matches!(act, FileAction::Put(digest) if digest == file.digest);
         let there = Box::new(file.clone());
         match (is_match, is_excluded) {
             (Some(false), _) | (_, Some(true)) => {

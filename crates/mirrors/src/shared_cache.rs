@@ -1,4 +1,4 @@
-//! [`Shared`]: the cache of mirrored content that processes on one object store share, behind the disk of each.
+//! [`SharedCache`]: the cache of mirrored content that processes on one object store share, behind the disk of each.
 //!
 //! ```text
 //! key ─► disk ─► shared ─► upstream
@@ -30,7 +30,7 @@ use store::blobs::{BlobError, BlobStream, ObjectCache};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{timeout, timeout_at};
 
-use super::disk::{Disk, HEAD_BYTES, Head, Key, Writing, parsed_head};
+use super::disk::{Disk, EntryHead, EntryWriter, HEAD_BYTES, Key, parsed_head};
 use super::sink::Sink;
 use super::{Mirror, Mirrors, blocking, lock};
 
@@ -78,7 +78,7 @@ const ENTRIES_MAX: usize = 500_000;
 const TRIM_PARTS: u64 = 20;
 
 /// The cache that processes share.
-pub(super) struct Shared {
+pub(super) struct SharedCache {
     cache: ObjectCache,
     bytes_max: u64,
     pages: Semaphore,
@@ -90,8 +90,8 @@ pub(super) struct Shared {
     trimming: tokio::sync::Mutex<()>,
     reads: Pause,
     writes: Pause,
-    missing: Mutex<Missing>,
-    heads: Mutex<Heads>,
+    missing: Mutex<MissingKeys>,
+    heads: Mutex<RecentHeads>,
 }
 
 /// The kind of entry, which has its own turns.
@@ -130,12 +130,12 @@ impl Pause {
 
 /// Keys that the object store did not have a moment ago.
 #[derive(Default)]
-struct Missing {
+struct MissingKeys {
     keys: HashSet<Key>,
     by_age: VecDeque<(Instant, Key)>,
 }
 
-impl Missing {
+impl MissingKeys {
     fn add(&mut self, key: Key, now: Instant) {
         if self.keys.insert(key) {
             self.by_age.push_back((now, key));
@@ -156,19 +156,19 @@ impl Missing {
 
 /// The heads of files that were asked for a moment ago.
 #[derive(Default)]
-struct Heads {
-    by_key: HashMap<Key, Head>,
+struct RecentHeads {
+    by_key: HashMap<Key, EntryHead>,
     by_age: VecDeque<(Instant, Key)>,
 }
 
-impl Heads {
-    fn add(&mut self, key: Key, head: Head, now: Instant) {
+impl RecentHeads {
+    fn add(&mut self, key: Key, head: EntryHead, now: Instant) {
         if self.by_key.insert(key, head).is_none() {
             self.by_age.push_back((now, key));
         }
     }
 
-    fn get(&mut self, key: &Key, now: Instant) -> Option<Head> {
+    fn get(&mut self, key: &Key, now: Instant) -> Option<EntryHead> {
         while let Some((since, old)) = self.by_age.front()
             && now.duration_since(*since) >= MISSING_FOR
         {
@@ -185,7 +185,7 @@ impl Heads {
 
 /// An entry whose head is here.
 struct IncomingEntry<'shared> {
-    head: Head,
+    head: EntryHead,
     /// The content that came together with the head.
     first: Bytes,
     chunks: BlobStream,
@@ -195,15 +195,15 @@ struct IncomingEntry<'shared> {
 
 /// An entry that is on the disk, but not visible yet.
 pub(super) struct FetchedEntry {
-    pub(super) head: Head,
-    pub(super) writing: Writing,
+    pub(super) head: EntryHead,
+    pub(super) writing: EntryWriter,
     /// The digest that was asked for, if one was.
     pub(super) extra: Option<Box<dyn DynDigest + Send>>,
 }
 
-impl Shared {
-    pub(super) fn new(cache: ObjectCache, bytes_max: u64) -> Shared {
-        Shared {
+impl SharedCache {
+    pub(super) fn new(cache: ObjectCache, bytes_max: u64) -> SharedCache {
+        SharedCache {
             cache,
             bytes_max,
             pages: Semaphore::new(PAGES_MAX),
@@ -262,7 +262,7 @@ impl Shared {
         &self,
         key: &Key,
         bytes_max: u64,
-    ) -> Result<Option<(Head, Bytes, BlobStream)>, BlobError> {
+    ) -> Result<Option<(EntryHead, Bytes, BlobStream)>, BlobError> {
         let Some((size_bytes, mut chunks)) = self.cache.get(key).await? else { return Ok(None) };
         let content_bytes = size_bytes.checked_sub(HEAD_BYTES).filter(|size| *size <= bytes_max);
         let mut first = BytesMut::new();
@@ -410,7 +410,7 @@ fn not_whole(key: &Key, cause: &dyn std::fmt::Display) {
 
 impl Mirrors {
     /// The cache that processes share, if this mirror has a part in it.
-    fn shared_by(&self, mirror: &Mirror) -> Option<&Arc<Shared>> {
+    fn shared_by(&self, mirror: &Mirror) -> Option<&Arc<SharedCache>> {
         self.shared.as_ref().filter(|_| mirror.is_shared)
     }
 
@@ -424,8 +424,8 @@ impl Mirrors {
         &self,
         mirror: &Mirror,
         key: &Key,
-        is_wanted: impl FnOnce(&Head) -> bool + Send,
-    ) -> Option<Head> {
+        is_wanted: impl FnOnce(&EntryHead) -> bool + Send,
+    ) -> Option<EntryHead> {
         let shared = self.shared_by(mirror)?;
         let (remembered, is_full) = {
             let mut heads = lock(&shared.heads);
@@ -450,7 +450,7 @@ impl Mirrors {
         key: &Key,
         kind: Kind,
         extra: Option<Box<dyn DynDigest + Send>>,
-        is_wanted: impl FnOnce(&Head) -> bool + Send,
+        is_wanted: impl FnOnce(&EntryHead) -> bool + Send,
     ) -> Option<FetchedEntry> {
         let shared = self.shared_by(mirror)?;
         let coming = shared.find(key, kind, CONTENT_BYTES_MAX).await?;
@@ -493,20 +493,20 @@ impl Mirrors {
 
     /// Shares an entry of the disk, in the background.
     pub(super) fn share(&self, mirror: &Mirror, key: Key) {
-        self.in_background(mirror, key, Work::Write);
+        self.in_background(mirror, key, WorkKind::Write);
     }
 
     /// Removes a file from the shared cache that was removed here.
     pub(super) fn unshare(&self, mirror: &Mirror, key: Key) {
-        self.in_background(mirror, key, Work::Remove);
+        self.in_background(mirror, key, WorkKind::Remove);
     }
 
     /// Tells the other processes that this entry is used, or shares the entry if they lack it.
     pub(super) fn note_shared_use(&self, mirror: &Mirror, key: Key) {
-        self.in_background(mirror, key, Work::NoteUse);
+        self.in_background(mirror, key, WorkKind::NoteUse);
     }
 
-    fn in_background(&self, mirror: &Mirror, key: Key, work: Work) {
+    fn in_background(&self, mirror: &Mirror, key: Key, work: WorkKind) {
         let Some(shared) = self.shared_by(mirror).filter(|it| !it.writes.is_on()) else { return };
         let (shared, disk) = (shared.clone(), self.disk.clone());
         tokio::spawn(async move {
@@ -518,9 +518,9 @@ impl Mirrors {
                 }
                 let doing = async {
                     match work {
-                        Work::Write => shared.write(&disk, key).await,
-                        Work::Remove => shared.cache.remove(&key).await,
-                        Work::NoteUse => shared.note_use(&disk, key).await,
+                        WorkKind::Write => shared.write(&disk, key).await,
+                        WorkKind::Remove => shared.cache.remove(&key).await,
+                        WorkKind::NoteUse => shared.note_use(&disk, key).await,
                     }
                 };
                 timeout(WRITE_PATIENCE, doing).await
@@ -550,7 +550,7 @@ pub(super) async fn page_of(mirror: &Mirror, brought: FetchedEntry) -> Option<Up
 
 /// Background work.
 #[derive(Clone, Copy)]
-enum Work {
+enum WorkKind {
     Write,
     Remove,
     NoteUse,
@@ -566,7 +566,7 @@ mod tests {
     fn what_is_missing_is_asked_for_once_in_a_while() {
         let key = |number: usize| Digest::of(&number.to_be_bytes());
         let start = Instant::now();
-        let mut missing = Missing::default();
+        let mut missing = MissingKeys::default();
         assert!(missing.admits(&key(0), start));
         missing.add(key(0), start);
         missing.add(key(0), start);
@@ -586,13 +586,13 @@ mod tests {
     #[test]
     fn heads_are_remembered_for_a_moment() {
         let key = |number: usize| Digest::of(&number.to_be_bytes());
-        let head = |size_bytes: u64| Head {
+        let head = |size_bytes: u64| EntryHead {
             name: "team/pypi file".to_owned(),
             size_bytes,
-            ..Head::default()
+            ..EntryHead::default()
         };
         let start = Instant::now();
-        let mut heads = Heads::default();
+        let mut heads = RecentHeads::default();
         heads.add(key(0), head(7), start);
         assert_eq!(heads.get(&key(0), start + MISSING_FOR / 2), Some(head(7)));
         assert_eq!(heads.get(&key(1), start), None);

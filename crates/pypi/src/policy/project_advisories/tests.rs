@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::osv::{AdvisoriesBuilder, LiveAdvisories};
-use crate::policy::{COOLDOWN_DAYS_MAX, Judge, Refused};
+use crate::policy::{COOLDOWN_DAYS_MAX, FileRefusal, Judge};
 use crate::testing::{World, now, project_name, stage_name};
 use crate::upstream::UpstreamNames;
 use crate::{Links, PageBudget, PageForm, PageRequest, Pages, ResolutionOrder};
@@ -40,7 +40,7 @@ fn refusal(world: &World, stage: &str, filename: &str) -> String {
     let held = stage.project(project.as_str()).expect("a project");
     let file = held.file(filename).expect("a file");
     let refused = judge.refusal_of_own(stage.name(), file);
-    let told = |it: Refused| format!("{} | {}", it.rule.as_str(), it.reason);
+    let told = |it: FileRefusal| format!("{} | {}", it.rule.as_str(), it.reason);
     refused.map(told).unwrap_or_default()
 }
 
@@ -248,10 +248,10 @@ fn a_list_of_an_upstream_leaves_out_projects_that_are_malware_as_a_whole() {
 
 #[test]
 fn a_page_groups_what_it_hides_within_a_bound() {
-    let mut hidden = crate::Hidden::default();
+    let mut hidden = crate::HiddenFiles::default();
     for _ in 0..2 {
         for number in 0..1000 {
-            hidden.add(&Refused {
+            hidden.add(&FileRefusal {
                 stage: stage_name("alice/dev"),
                 rule: crate::policy::RuleName::Vulnerabilities,
                 reason: format!("known vulnerability: GHSA-{number}"),

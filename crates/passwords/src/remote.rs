@@ -1,4 +1,4 @@
-//! [`Elsewhere`]: passwords that another server checks. It is asked seldom, by few at once, and never twice for the same.
+//! [`RemotePasswords`]: passwords that another server checks. It is asked seldom, by few at once, and never twice for the same.
 //!
 //! check + client -> result known? -> throttle, shared with the passwords that are checked here -> a turn to ask -> told.
 //!
@@ -36,9 +36,9 @@ fn wrong_for(refusals: u32) -> Duration {
 }
 
 /// Checks passwords by asking another server, which tells `T` of a user whose password is right, or fails with `F`.
-pub struct Elsewhere<T, F>(Arc<Asking<T, F>>);
+pub struct RemotePasswords<T, F>(Arc<RemoteCheck<T, F>>);
 
-struct Asking<T, F> {
+struct RemoteCheck<T, F> {
     passwords: Arc<Inner>,
     /// When the password with this fingerprint was told to be right, with what else was told.
     right: Cache<Fingerprint, (Instant, T)>,
@@ -46,14 +46,14 @@ struct Asking<T, F> {
     wrong: Cache<Fingerprint, (Instant, u32)>,
     wrong_for: fn(u32) -> Duration,
     /// The questions that are asked now, each with the requests that wait for it.
-    flights: Mutex<HashMap<Fingerprint, Waiting<T, F>>>,
+    flights: Mutex<HashMap<Fingerprint, ResultSender<T, F>>>,
     slots: Arc<HashSlots>,
     remembered_for: Duration,
     /// How long a question waits for its turn.
     waits_for: Duration,
 }
 
-type Waiting<T, F> = watch::Sender<Option<Outcome<T, F>>>;
+type ResultSender<T, F> = watch::Sender<Option<Outcome<T, F>>>;
 
 /// What a question came to: what was told of the user, or nothing because the password is wrong.
 type Outcome<T, F> = Result<Option<T>, NotAsked<F>>;
@@ -67,7 +67,7 @@ pub enum NotAsked<F> {
     Failed(F),
 }
 
-impl<T, F> Elsewhere<T, F>
+impl<T, F> RemotePasswords<T, F>
 where
     T: Clone + Send + Sync + 'static,
     F: Clone + Send + Sync + 'static,
@@ -80,8 +80,8 @@ where
         remembered_for: Duration,
         waits_for: Duration,
         waiting: IntGauge,
-    ) -> Elsewhere<T, F> {
-        Elsewhere::with(passwords, at_once, remembered_for, waits_for, waiting, wrong_for)
+    ) -> RemotePasswords<T, F> {
+        RemotePasswords::with(passwords, at_once, remembered_for, waits_for, waiting, wrong_for)
     }
 
     fn with(
@@ -91,8 +91,8 @@ where
         waits_for: Duration,
         waiting: IntGauge,
         wrong_for: fn(u32) -> Duration,
-    ) -> Elsewhere<T, F> {
-        Elsewhere(Arc::new(Asking {
+    ) -> RemotePasswords<T, F> {
+        RemotePasswords(Arc::new(RemoteCheck {
             passwords: passwords.0.clone(),
             right: Cache::new(REMEMBERED_MAX),
             wrong: Cache::new(WRONG_MAX),
@@ -119,7 +119,7 @@ where
     where
         Asks: Future<Output = Result<Option<T>, F>> + Send + 'static,
     {
-        let Asking { passwords: inner, .. } = &*self.0;
+        let RemoteCheck { passwords: inner, .. } = &*self.0;
         let now = inner.now();
         let fingerprint = self.0.fingerprint(user, password);
         let attempt = inner.throttle().attempt_of(user.as_str(), client);
@@ -191,20 +191,20 @@ fn too_many<F>() -> NotAsked<F> {
     NotAsked::Refused(TooMany.into())
 }
 
-impl<T: Clone, F> Asking<T, F> {
+impl<T: Clone, F> RemoteCheck<T, F> {
     fn fingerprint(&self, user: &UserName, password: &Password) -> Fingerprint {
         // No account that is checked here has a NUL in its name.
         self.passwords.fingerprint_of(&format!("elsewhere\0{user}"), password.reveal().as_bytes())
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, Waiting<T, F>>> {
+    fn flights(&self) -> MutexGuard<'_, HashMap<Fingerprint, ResultSender<T, F>>> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A question that requests wait for.
 struct Flight<T: Clone, F> {
-    asking: Arc<Asking<T, F>>,
+    asking: Arc<RemoteCheck<T, F>>,
     fingerprint: Fingerprint,
     attempt: Attempt,
     prior: PriorResult,
@@ -283,12 +283,12 @@ mod tests {
     use super::*;
     use crate::{Bounds, Counters};
 
-    type Asked = Elsewhere<&'static str, &'static str>;
+    type TestPasswords = RemotePasswords<&'static str, &'static str>;
 
     const CLIENT: ClientKey = ClientKey::Ipv4(1);
 
     struct World {
-        elsewhere: Asked,
+        elsewhere: TestPasswords,
         asked: Arc<AtomicU32>,
         /// Permits to answer.
         answers: Arc<Semaphore>,
@@ -308,7 +308,7 @@ mod tests {
             let waiting = Counters::unregistered().waiting;
             let second = Duration::from_secs(1);
             let elsewhere =
-                Elsewhere::with(&passwords, 2, remembered_for, second, waiting, wrong_for);
+                RemotePasswords::with(&passwords, 2, remembered_for, second, waiting, wrong_for);
             let answers = Arc::new(Semaphore::new(1_000));
             World { elsewhere, asked: Arc::default(), answers, is_changed: false }
         }

@@ -1,6 +1,6 @@
 //! The latest records that went by, to tell whether a database that lacked something is the right one again.
 //!
-//! A [`Seen`](super::seen::Seen) is compared at each read, so it is small, and a database that has gone on without some commits may
+//! A [`Seen`](super::observed_store::ObservedStore) is compared at each read, so it is small, and a database that has gone on without some commits may
 //! pass: the same key was written again. Therefore a database that was found to lack something has to have more before it is
 //! trusted again: every one of these records, and no others among them.
 
@@ -16,14 +16,14 @@ pub(super) const RECORDS_MAX: usize = 1024;
 
 /// All records that went by with serials after `start` and up to `end`, as far as they were the latest of their keys.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recent {
+pub(super) struct RecentRecords {
     pub(super) start: Serial,
     end: Serial,
-    records: VecDeque<Witness>,
+    records: VecDeque<RecordWitness>,
 }
 
 #[derive(Clone, Debug)]
-struct Witness {
+struct RecordWitness {
     key: Key,
     serial: Serial,
     content: u64,
@@ -52,12 +52,12 @@ impl LastRead {
 }
 
 /// A sink that remembers the last records which it passed on: those of the highest serials.
-pub(super) struct Marking<'a, S> {
+pub(super) struct MarkingSink<'a, S> {
     pub(super) sink: &'a mut S,
     pub(super) last: LastRead,
 }
 
-impl<S: Sink> Sink for Marking<'_, S> {
+impl<S: Sink> Sink for MarkingSink<'_, S> {
     type Error = S::Error;
 
     async fn take(&mut self, record: Record) -> Result<(), S::Error> {
@@ -66,7 +66,7 @@ impl<S: Sink> Sink for Marking<'_, S> {
     }
 }
 
-impl Recent {
+impl RecentRecords {
     /// Remembers what a read after `after` has handed out last, up to the serial `end` of the store.
     pub(super) fn take(&mut self, after: Serial, end: Serial, read: LastRead) {
         if end <= self.end {
@@ -81,7 +81,7 @@ impl Recent {
         }
         let known = self.end.max(self.start);
         let new = read.records.into_iter().filter(|record| record.serial > known);
-        self.records.extend(new.map(|record| Witness::of(&record)));
+        self.records.extend(new.map(|record| RecordWitness::of(&record)));
         self.end = end;
         while self.records.len() > RECORDS_MAX
             || self.records.front().is_some_and(|first| first.serial <= self.start)
@@ -91,7 +91,7 @@ impl Recent {
         }
     }
 
-    /// Begins to compare with all records after [`Recent::start`].
+    /// Begins to compare with all records after [`RecentRecords::start`].
     pub(super) fn compare(&self) -> Comparison<'_> {
         let mut missing = HashMap::with_capacity(self.records.len());
         // The last one of a key counts.
@@ -100,27 +100,27 @@ impl Recent {
     }
 }
 
-impl Witness {
-    fn of(record: &Record) -> Witness {
+impl RecordWitness {
+    fn of(record: &Record) -> RecordWitness {
         let mut hasher = DefaultHasher::new();
         record.body.hash(&mut hasher);
         for digest in &record.blobs {
             digest.as_bytes().hash(&mut hasher);
         }
-        Witness { key: record.key.clone(), serial: record.serial, content: hasher.finish() }
+        RecordWitness { key: record.key.clone(), serial: record.serial, content: hasher.finish() }
     }
 }
 
 /// Compares records as they are read.
 pub(super) struct Comparison<'a> {
     end: Serial,
-    missing: HashMap<&'a Key, &'a Witness>,
+    missing: HashMap<&'a Key, &'a RecordWitness>,
     /// The latest of them that is as it was.
     latest: Serial,
 }
 
 /// A record that did not go by, though it should have.
-pub(super) struct Unknown;
+pub(super) struct UnknownRecord;
 
 impl Comparison<'_> {
     /// If everything is there, or written anew: the serial of the latest record that is as it was.
@@ -130,18 +130,18 @@ impl Comparison<'_> {
 }
 
 impl Sink for Comparison<'_> {
-    type Error = Unknown;
+    type Error = UnknownRecord;
 
-    async fn take(&mut self, record: Record) -> Result<(), Unknown> {
+    async fn take(&mut self, record: Record) -> Result<(), UnknownRecord> {
         let known = self.missing.remove(&record.key);
         if record.serial > self.end {
             return Ok(());
         }
-        let found = Witness::of(&record);
+        let found = RecordWitness::of(&record);
         let is_known =
             known.is_some_and(|it| it.serial == found.serial && it.content == found.content);
         if !is_known {
-            return Err(Unknown);
+            return Err(UnknownRecord);
         }
         self.latest = record.serial;
         Ok(())
@@ -167,17 +167,17 @@ mod tests {
         text.split_whitespace().map(record).collect()
     }
 
-    fn read(recent: &mut Recent, after: u64, end: u64, text: &str) {
+    fn read(recent: &mut RecentRecords, after: u64, end: u64, text: &str) {
         let mut last = LastRead::default();
         records(text).iter().for_each(|record| last.take(record));
         recent.take(Serial(after), Serial(end), last);
     }
 
-    fn is_whole(recent: &Recent, database: &str) -> bool {
+    fn is_whole(recent: &RecentRecords, database: &str) -> bool {
         latest(recent, database).is_some()
     }
 
-    fn latest(recent: &Recent, database: &str) -> Option<u64> {
+    fn latest(recent: &RecentRecords, database: &str) -> Option<u64> {
         let mut comparison = recent.compare();
         let all = records(database);
         let taken = all.into_iter().filter(|record| record.serial > recent.start).all(|record| {
@@ -188,7 +188,7 @@ mod tests {
 
     #[track_caller]
     fn check(database: &str, expected: bool) {
-        let mut recent = Recent::default();
+        let mut recent = RecentRecords::default();
         read(&mut recent, 0, 2, "a@1=x b@2=x");
         read(&mut recent, 2, 4, "a@3=y c@4=x");
         // Read again, as by a backup: nothing new.
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_as_it_was_is_told_from_what_was_written_anew() {
-        let mut recent = Recent::default();
+        let mut recent = RecentRecords::default();
         read(&mut recent, 0, 3, "a@1=x b@2=x c@3=x");
         assert_eq!(latest(&recent, "a@1=x b@2=x c@3=x"), Some(3));
         assert_eq!(latest(&recent, "a@1=x b@2=x c@5=x"), Some(2));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_was_not_read_without_a_gap_says_nothing() {
-        let mut recent = Recent::default();
+        let mut recent = RecentRecords::default();
         assert!(!is_whole(&recent, ""));
         read(&mut recent, 0, 1, "a@1=x");
         read(&mut recent, 5, 6, "f@6=x");
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded() {
-        let mut recent = Recent::default();
+        let mut recent = RecentRecords::default();
         let many = |serials: std::ops::RangeInclusive<usize>| {
             let texts: Vec<String> =
                 serials.map(|serial| format!("k{serial}@{serial}=x")).collect();

@@ -1,4 +1,4 @@
-//! [`Recent`]: the articles that changed last, the newest first. It is a bounded number, kept as articles change, so that a
+//! [`RecentArticles`]: the articles that changed last, the newest first. It is a bounded number, kept as articles change, so that a
 //! page can list them without a look at all articles.
 
 use std::cmp::Reverse;
@@ -13,9 +13,9 @@ const COUNT_MAX: usize = 1_000;
 
 /// Names of articles that are not deleted, by the commits of their latest revisions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recent(OrdSet<(Reverse<Serial>, ArticleName)>);
+pub(crate) struct RecentArticles(OrdSet<(Reverse<Serial>, ArticleName)>);
 
-impl Recent {
+impl RecentArticles {
     /// Notes the commit of an article's latest revision, before and after a change; `None` while it has no content.
     pub(crate) fn change(
         &mut self,
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_last_change_comes_first_and_the_oldest_is_forgotten() {
         let name = |number: u64| ArticleName::parse(&format!("a{number}")).expect("a name");
-        let mut recent = Recent::default();
+        let mut recent = RecentArticles::default();
         let most = COUNT_MAX as u64;
         for number in 1..=most + 1 {
             recent.change(&name(number), None, Some(Serial(number)));
