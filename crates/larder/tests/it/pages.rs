@@ -307,13 +307,13 @@ fn browsers_get_errors_as_pages() {
 
 #[test]
 fn the_documentation_is_searched_by_words() {
-    let found = check_html(&small().get("/docs?q=YANK+version"));
+    let found = small().get("/docs?q=YANK+version").html();
     found.says(["<h2>Python index</h2>", "<code>/{user}/{index}/{project}/{version}/+yank</code>"]);
     found.lacks(["/livez</code>", "<h2>Articles</h2>", "<details"]);
-    let none = check_html(&small().get("/docs?q=%3Cnothing%3E"));
+    let none = small().get("/docs?q=%3Cnothing%3E").html();
     none.says(["No path is found", "value=\"&#60;nothing&#62;\""]);
     // No words are all of it, where the lists are folded.
-    let all = check_html(&small().get("/docs?q=+"));
+    let all = small().get("/docs?q=+").html();
     all.says(["id=\"start\"", "<details><summary>"]);
 }
 
