@@ -170,12 +170,12 @@ func (h *history) missing(process int, surface string, feeds []*feed) (wrong []s
 		}
 		return false
 	}
-	// A file that came and went before a process read of it leaves no trace there.
+	// What came and went before a process read of it leaves no trace there: a file, or a yank that was taken back or whose release was deleted.
 	isPassing := func(o *op) bool {
 		for _, f := range feeds {
 			if f.From < o.Serial && o.Serial <= f.To {
 				return slices.ContainsFunc(h.ops, func(other *op) bool {
-					return other.removes(o) && other.mayBeWithin(o.Serial, f.To) || o.removes(other) && other.mayBeWithin(f.From, o.Serial)
+					return other.undoes(o) && other.mayBeWithin(o.Serial, f.To) || o.undoes(other) && other.mayBeWithin(f.From, o.Serial)
 				})
 			}
 		}
@@ -196,10 +196,18 @@ func (h *history) missing(process int, surface string, feeds []*feed) (wrong []s
 	return wrong
 }
 
-// removes says whether a call takes away what another one brought.
-func (o *op) removes(other *op) bool {
-	brought := other.F == "upload" && other.Name == o.Name || other.F == "push" && o.Name == "final"
-	return o.F == "delete" && brought && other.Key == o.Key && other.Member == o.Member
+// undoes says whether a call takes away what another one brought.
+func (o *op) undoes(other *op) bool {
+	if other.Key != o.Key || other.Member != o.Member {
+		return false
+	}
+	switch o.F {
+	case "delete":
+		return (other.F == "upload" || other.F == "yank") && other.Name == o.Name || other.F == "push" && o.Name == "final"
+	case "unyank":
+		return other.F == "yank" && other.Name == o.Name
+	}
+	return false
 }
 
 // mayBeWithin says whether the commit of a call may be one of (from, to].
