@@ -174,6 +174,8 @@ impl Question {
     /// Projects of the stages that the sender may read, and those that upstreams list: the one with this name, those whose names begin
     /// with it, those whose names have all words.
     fn projects(&self, stored: &Stored, lists: &[ListedNames]) -> Group {
+        /// A project of a stage, with its versions.
+        type Hit<'state> = (&'state Arc<Stage>, &'state str, Vec<&'state str>);
         let words = distinct_words(&self.text, WORDS_MAX);
         let whole = self.text.split_whitespace().map(normal).collect::<Vec<_>>().join("-");
         let reader = &self.principal;
@@ -182,7 +184,7 @@ impl Question {
             stages.filter(|stage| stage.may_read(reader, Portion::Unnamed))
         };
         let may_read = |stage: &Stage, name: &str| stage.may_read(reader, Portion::Project(name));
-        let mut ranks: [Vec<(&Arc<Stage>, &str, Vec<&str>)>; 3] = Default::default();
+        let mut ranks: [Vec<Hit<'_>>; 3] = Default::default();
         let mut count = 0;
         // Those that begin so come first: of all that are found, only some are looked at.
         let begins = |name: &&str| name.starts_with(&*whole);

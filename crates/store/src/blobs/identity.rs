@@ -32,7 +32,7 @@ impl FromStr for StoreIdentity {
         match is_plain && LENGTHS.contains(&text.len()) {
             true => Ok(StoreIdentity(text.to_owned())),
             false => {
-                let shown: String = record::excerpt(&text, 80).escape_default().to_string();
+                let shown: String = record::excerpt(text, 80).escape_default().to_string();
                 Err(StoreIdentityError(shown))
             }
         }
