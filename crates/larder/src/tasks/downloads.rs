@@ -1,6 +1,6 @@
 //! Adds what was counted of downloads to the sums in the database, and forgets what is gone or old.
 //!
-//! [`Downloads`](crate::app::downloads::Downloads) -> a pause of a minute -> one transaction. A process that is killed loses at most the
+//! [`Downloads`] -> a pause of a minute -> one transaction. A process that is killed loses at most the
 //! last minute; a stop writes it. Nothing wakes this task while nothing is downloaded or removed.
 
 use std::sync::Arc;

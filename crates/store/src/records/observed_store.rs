@@ -5,7 +5,7 @@
 //! therefore compares, in its own transaction, the store with a [`ObservedStore`]: the highest serial, and one record of the latest
 //! commit that went by. A key's serial never falls. So this record also reveals a store that lost commits and has taken others
 //! since, unless they wrote the same key. Therefore a loss that was noticed once stays noted: the process neither reads nor writes
-//! until the store has all [records that went by lately](super::recent) again. A replaced or damaged file ([`super::watch`]) stays
+//! until the store has all [records that went by lately](super::recent_records) again. A replaced or damaged file ([`super::watch`]) stays
 //! noted until a restart.
 //!
 //! Another store's database, put in the place of this one, may have gone further, and have a record under the same key. It is
