@@ -175,7 +175,9 @@ func (h *history) missing(process int, surface string, feeds []*feed) (wrong []s
 		for _, f := range feeds {
 			if f.From < o.Serial && o.Serial <= f.To {
 				return slices.ContainsFunc(h.ops, func(other *op) bool {
-					return other.undoes(o) && other.mayBeWithin(o.Serial, f.To) || o.undoes(other) && other.mayBeWithin(f.From, o.Serial)
+					return other.undoes(o) && other.mayBeWithin(o.Serial, f.To) ||
+						// A release that was only yanked there was known, and its deletion is told.
+						o.undoes(other) && other.F != "yank" && other.mayBeWithin(f.From, o.Serial)
 				})
 			}
 		}

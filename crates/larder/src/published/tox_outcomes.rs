@@ -1,7 +1,7 @@
 //! [`ToxOutcomes`]: a cache of how test results ended, so that a page that counts them reads each of them once.
 //!
-//! the digest of a result -> memory, or else whoever has read it -> [`Outcome`], its runs -> [`ToxTally`] of all results of a file: the
-//! newest run of each environment counts. A result never changes, so nothing here is out of date.
+//! the digest of a result -> memory, or the result that a caller has read -> [`Outcome`], its runs -> [`ToxTally`] of all results of a
+//! file: the newest run of each environment counts. A result never changes, so nothing here is out of date.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher as _};

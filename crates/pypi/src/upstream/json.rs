@@ -179,7 +179,7 @@ impl<'text, const MEMBERS: usize> Deserialize<'text> for FlatValue<MEMBERS> {
     }
 }
 
-/// Keeps at most so many members of an object, and so many texts of a list.
+/// Keeps at most this many members of an object, or texts of a list, and drops the rest.
 struct FlatVisitor<const MEMBERS: usize, const TEXTS: usize>;
 
 impl<'text, const MEMBERS: usize, const TEXTS: usize> Visitor<'text>

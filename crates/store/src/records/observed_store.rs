@@ -52,7 +52,7 @@ impl ObservedStore {
         self.anchor.as_ref().map_or(("", &[]), |anchor| (anchor.key.as_str(), &anchor.body))
     }
 
-    /// The key whose serial [`ObservedStore::check`] needs; empty, which is no valid key, if there is none yet.
+    /// The key whose serial [`ObservedStore::check`] compares. Empty if there is none yet: no record has an empty key.
     pub(super) fn key(&self) -> &str {
         self.mark.as_ref().map_or("", |mark| mark.key.as_str())
     }

@@ -1,4 +1,4 @@
-//! [`WebhookShape`]: what a webhook is sent, in the words of whoever takes it; and [`Filter`]: which changes it is told of.
+//! [`WebhookShape`]: the form in which a receiver takes changes; and [`Filter`]: the changes that it gets.
 
 use pypi::{ProjectName, StageName};
 use record::{ChangeKind, excerpt};
