@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), source::SourceError> {
-//! use source::{KeptDump, News, Source, SourceOptions, SourceSpec};
+//! use source::{KeptDump, Source, SourceNews, SourceOptions, SourceSpec};
 //!
 //! let mut kept = KeptDump::open("/var/lib/larder".as_ref())?;
 //! let spec = SourceSpec::parse("https://example.org/packages-meta-ext-v1.json.gz")?;
@@ -20,12 +20,12 @@
 //! loop {
 //!     source.wait().await; // beside it in a `select!`: reload requests, changes of the interval
 //!     match source.poll(false).await? {
-//!         Some(News::Dump(arrival)) => {
+//!         Some(SourceNews::Dump(arrival)) => {
 //!             // build on a blocking thread, `arrival.check_unchanged()`, publish; if that worked:
 //!             source.accepted(&arrival);
 //!             kept.keep(&arrival)?; // on a blocking thread as well
 //!         }
-//!         Some(News::Changes(_update)) => {
+//!         Some(SourceNews::Changes(_update)) => {
 //!             // `Snapshot::updated`, publish; if that worked:
 //!             source.accepted_changes();
 //!         }
