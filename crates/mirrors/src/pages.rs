@@ -724,7 +724,8 @@ impl Mirrors {
 fn with_serial(content: &Content, serial: Option<u64>) -> Content {
     match content {
         Content::Page(Some(page)) if page.last_serial < serial => {
-            let page = UpstreamPage { last_serial: serial, ..(**page).clone() };
+            let mut page = UpstreamPage::clone(page);
+            page.last_serial = serial;
             Content::Page(Some(page.into()))
         }
         content => content.clone(),

@@ -16,13 +16,14 @@ mod source;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use url::Url;
 
 use self::source::PageStart;
-use crate::{ProjectName, StatusMarker};
+use crate::{Filename, ProjectName, StatusMarker, Version, by_version};
 
 pub use self::freshness::{Blame, Breaker, Freshness, Outage, standing};
 pub use self::mirror_path::{MirrorPath, link_of, projects_of};
@@ -44,7 +45,26 @@ pub struct UpstreamPage {
     pub versions: Vec<Box<str>>,
     /// The files, in upstream's order.
     pub files: Vec<UpstreamFile>,
+    pub(crate) by_version: FilesByVersion,
 }
+
+/// The places of a page's files by their versions, found out when somebody asks for them. It is no part of what the page says.
+#[derive(Debug, Default)]
+pub(crate) struct FilesByVersion(OnceLock<Vec<(Version, Vec<u32>)>>);
+
+impl Clone for FilesByVersion {
+    fn clone(&self) -> FilesByVersion {
+        FilesByVersion::default()
+    }
+}
+
+impl PartialEq for FilesByVersion {
+    fn eq(&self, _: &FilesByVersion) -> bool {
+        true
+    }
+}
+
+impl Eq for FilesByVersion {}
 
 /// Other places of a project, as its repository says (PEP 708): URLs of the project's pages there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -234,6 +254,7 @@ impl UpstreamPage {
             last_serial: self.last_serial,
             versions: self.versions.iter().take(1).cloned().collect(),
             files: self.files.iter().take(1).cloned().collect(),
+            ..UpstreamPage::default()
         }
     }
 
@@ -247,7 +268,20 @@ impl UpstreamPage {
     pub fn memory_bytes(&self) -> u64 {
         let versions: usize = self.versions.iter().map(|version| version.len() + 16).sum();
         let files: usize = self.files.iter().map(UpstreamFile::memory_bytes).sum();
-        (256 + versions + files + self.locations.memory_bytes()) as u64
+        let by_version = 32 * self.files.len();
+        (256 + versions + files + by_version + self.locations.memory_bytes()) as u64
+    }
+
+    /// The files of each version, by their places in `files`; the lowest version first. Files whose names are not those of a
+    /// release of `project`, which the page is of, are left out.
+    pub fn files_by_version(&self, project: &ProjectName) -> &[(Version, Vec<u32>)] {
+        self.by_version.0.get_or_init(|| {
+            let files = self.files.iter().zip(0..).filter_map(|(file, at)| {
+                let version = Filename::parse(&file.filename).ok()?.split(Some(project))?.version?;
+                Some((version, at))
+            });
+            by_version(files)
+        })
     }
 }
 

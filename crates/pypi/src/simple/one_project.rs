@@ -53,7 +53,7 @@ pub fn of_one_project<'page>(
 /// Whether an upstream without a list of projects sent a page without any sign of the project: no file, no version, no status,
 /// no other place. It counts as a 404.
 fn says_nothing(part: &UpstreamProject<'_>) -> bool {
-    let UpstreamPage { status, locations, last_serial: _, versions, files } = part.page;
+    let UpstreamPage { status, locations, versions, files, .. } = part.page;
     let has_no_list = part.mirror.config().mirror().and_then(|it| it.mirror_no_project_list);
     has_no_list.unwrap_or_default()
         && status.is_none()

@@ -338,7 +338,7 @@ pub(super) fn page(
     let [tracks, alternates] =
         [&head.tracks, &head.alternates].map(|urls| urls.iter().map(String::as_str));
     let locations = Locations::read(base, tracks, alternates);
-    Ok(UpstreamPage { status, locations, last_serial: None, versions: Vec::new(), files })
+    Ok(UpstreamPage { status, locations, files, ..UpstreamPage::default() })
 }
 
 fn file(anchor: &Anchor, base: &Url) -> Option<UpstreamFile> {

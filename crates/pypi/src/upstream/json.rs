@@ -363,6 +363,7 @@ fn page_of<'text>(
         last_serial: meta.last_serial.0.as_u64().filter(|serial| *serial > 0),
         versions: page.versions.0,
         files: files.all()?,
+        ..UpstreamPage::default()
     })
 }
 

@@ -468,6 +468,7 @@ proptest! {
             },
             versions: vec!["1".into()],
             files: files.collect(),
+            ..UpstreamPage::default()
         };
         let json = page.to_json();
         let read = UpstreamPage::read("", &mut json.as_slice(), &base());

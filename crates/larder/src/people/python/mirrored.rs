@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use mirrors::FileAnswer;
 use pypi::upstream::{Locations, UpstreamFile};
 use pypi::{
-    FileRefusal, Filename, HiddenFiles, Judge, Metadata, ProjectName, ResolutionOrder, Stage,
+    FileRefusal, HiddenFiles, Judge, Metadata, ProjectName, ResolutionOrder, Stage,
     UpstreamProject, Version, by_version, installed_by_default, of_one_project,
 };
 use record::Digest;
@@ -200,13 +200,16 @@ impl Listing {
         let Some(nearest) = upstream.first() else { return Found::Nothing };
         let judge = Judge::of(order, name, Timestamp::now());
         let mut seen = HashSet::new();
-        let files =
-            upstream.iter().flat_map(|from| from.page.files.iter().map(move |file| (from, file)));
-        let files = files.filter_map(|(from, file)| {
-            let version = Filename::parse(&file.filename).ok()?.split(Some(name))?.version?;
-            // A nearer file with this name counts.
-            seen.insert(&*file.filename).then_some((version, (from, file)))
+        let files = upstream.iter().flat_map(|from| {
+            let versions = from.page.files_by_version(name).iter();
+            let versions = versions.map(|(version, at)| at.iter().map(move |&at| (version, at)));
+            versions
+                .flatten()
+                .map(move |(version, at)| (version, (from, &from.page.files[at as usize])))
         });
+        // A nearer file with this name counts.
+        let files = files.filter(|(_, (_, file))| seen.insert(&*file.filename));
+        let files = files.map(|(version, file)| (version.clone(), file));
         let (mut hidden, mut refusals) = (HiddenFiles::default(), BTreeMap::new());
         let mut versions: Vec<(Version, Vec<Given<'_>>)> = Vec::new();
         for (version, files) in by_version(files) {
