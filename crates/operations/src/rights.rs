@@ -308,7 +308,7 @@ pub fn check_article_writer(basis: &Basis, name: &ArticleName) -> Result<(), Ref
 ///
 /// # Errors
 /// [`Refusal::Ended`], [`Refusal::Denied`].
-pub fn check_article_reader(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
+pub(crate) fn check_article_reader(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
     let principal = basis.valid_principal()?;
     let what = (Scope::ArticleRead, Object::Article(name.as_str()));
     if basis.rules.article_readers.admits(principal, what.0, what.1) {

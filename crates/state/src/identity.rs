@@ -94,7 +94,7 @@ impl std::fmt::Display for Census {
 ///
 /// # Errors
 /// Those of reading, and a record with an invalid name.
-pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
+pub(crate) async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
     let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
     let Some(body) = record.and_then(|record| record.body) else { return Ok(None) };
     let text = String::from_utf8_lossy(&body);
@@ -126,7 +126,7 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
 ///
 /// # Errors
 /// If `blobs` have a name, or there are any.
-pub async fn check_beside_new_records(
+pub(crate) async fn check_beside_new_records(
     database: &DatabaseLocation,
     options: &RecordsOptions,
     blobs: &BlobStore,
@@ -159,7 +159,7 @@ fn undecided(location: &BlobLocation) -> String {
 ///
 /// # Errors
 /// If `records` name blobs.
-pub async fn check_without_blobs(
+pub(crate) async fn check_without_blobs(
     records: &Records,
     database: &DatabaseLocation,
     location: &BlobLocation,
@@ -322,7 +322,7 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the names differ, or one is missing, or the records are older.
-pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
+pub(crate) async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
     let Store { records, blobs } = store;
     match (of_records(records).await?, blobs.identity().await?) {
         (Some(known), Some(found)) if known == found => {

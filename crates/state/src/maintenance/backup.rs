@@ -26,7 +26,7 @@ use crate::identity;
 use crate::named_blobs::NamedBlobs;
 
 /// The file that describes a backup, within its directory.
-pub const MARKER_FILE_NAME: &str = "backup.json";
+pub(crate) const MARKER_FILE_NAME: &str = "backup.json";
 
 /// The form of that file that this version writes, and the only one that it reads.
 const MARKER_FORM: u32 = 1;
