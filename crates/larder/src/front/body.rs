@@ -13,15 +13,15 @@ use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use net::{ClientAddress, Peer};
+use net::ClientAddress;
 use resources::bodies::{HeldMemory, MemoryHolder, NoRoom};
 use serde_json::Value;
 
 use super::error::HttpError;
 use super::negotiation::listed;
 use crate::app::App;
+use crate::front::request::Parts;
 
 pub(crate) use self::shape::Shape;
 
@@ -99,21 +99,20 @@ impl From<BodyError> for HttpError {
     fn from(error: BodyError) -> HttpError {
         match error {
             BodyError::NoRoom(error) => error.into(),
-            error => HttpError::refused(error.status(), error.to_string()),
+            error => HttpError::refused(error.status(), error),
         }
     }
 }
 
 impl From<NoRoom> for HttpError {
     fn from(error: NoRoom) -> HttpError {
-        HttpError::unavailable(error.to_string(), RETRY_SECONDS)
+        HttpError::unavailable(error, RETRY_SECONDS)
     }
 }
 
 /// The address that sent this request.
 pub(crate) fn client(app: &App, head: &Parts) -> ClientAddress {
-    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    ClientAddress::resolve(peer, &head.headers, &app.limits.trusted)
+    ClientAddress::resolve(head.peer.address, &head.headers, &app.limits.trusted)
 }
 
 /// Whose budget a request's body counts in: that of the user who sends it, else that of the client.

@@ -16,10 +16,8 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use markup::Target;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
@@ -33,6 +31,7 @@ use super::respond::{Conditions, respond, respond_kept};
 use super::site_files::{PageFile, SiteFiles};
 use crate::app::App;
 use crate::app::brand::Brand;
+use crate::front::request::Parts;
 use crate::published::finished_pages::MadeOf;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -510,15 +509,6 @@ pub(crate) fn error_page(
     })
 }
 
-/// A name of a path is encoded, except these characters.
-const SEGMENT: AsciiSet =
-    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@').remove(b'+');
-
-/// A name as a part of a path, between slashes. It has no quote, so it is one word in a command, too.
-pub(crate) fn in_path(name: &str) -> String {
-    utf8_percent_encode(name, &SEGMENT).to_string()
-}
-
 /// A number with a comma after each thousand.
 pub(crate) fn separated(number: usize) -> String {
     let digits = number.to_string();
@@ -630,15 +620,6 @@ mod tests {
             (1_234_567, "1,234,567"),
         ] {
             assert_eq!(separated(number), text);
-        }
-    }
-
-    #[test]
-    fn names_in_paths_are_one_word() {
-        for (name, path) in
-            [("yay", "yay"), ("c++", "c++"), ("a/b'c\"", "a%2Fb%27c%22"), ("é ", "%C3%A9%20")]
-        {
-            assert_eq!(in_path(name), path);
         }
     }
 

@@ -14,7 +14,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::SET_COOKIE;
-use http::request::Parts;
 use pypi::{ProjectName, StageName};
 use record::{ChangeKind, Digest, Serial, excerpt};
 use serde_json::Value;
@@ -26,6 +25,7 @@ use crate::front::auth::Cookie;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::protocols::changes::{is_served, loaded};
 use crate::published::changes::{Entry, Event, Feed, FeedPosition, Followed, Subject};
 

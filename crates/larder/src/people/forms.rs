@@ -5,8 +5,7 @@
 use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
-use http::request::Parts;
+use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
@@ -18,7 +17,9 @@ use crate::app::App;
 use crate::front::auth::{self, Cookie, session};
 use crate::front::body;
 use crate::front::error::HttpError;
+use crate::front::negotiation::media_type;
 use crate::front::outside::root_path;
+use crate::front::request::Parts;
 use crate::front::target::below;
 
 /// Most fields of a form.
@@ -305,13 +306,11 @@ pub(crate) async fn posted_by_nobody(
 }
 
 fn check_media_type(head: &Parts) -> Result<(), HttpError> {
-    let said =
-        head.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
-    if media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    let media_type = media_type(&head.headers);
+    if media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Ok(());
     }
-    let media_type = excerpt(media_type, 80);
+    let media_type = excerpt(&media_type, 80);
     let detail = format!(
         "a body of the type `{}` is no form: `application/x-www-form-urlencoded` was expected",
         media_type.escape_debug()
@@ -399,6 +398,19 @@ pub(crate) fn keep_session(
 ) {
     let seen = seen.max(session::seen_already(app, head, session));
     response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
+}
+
+/// Redirects the browser after its form made this commit, as [`see_other`] and [`keep_session`] do.
+pub(crate) fn carried_out(
+    app: &App,
+    head: &Parts,
+    path: &str,
+    session: &SessionText,
+    seen: Serial,
+) -> Response {
+    let mut response = see_other(app, head, path);
+    keep_session(app, head, &mut response, session, seen);
+    response
 }
 
 #[cfg(test)]

@@ -8,15 +8,16 @@ use askama::Template;
 use aur::{By, Details, Filter, ListWindow, Order, PackageSelection, PackageSummary, Snapshot};
 use axum::response::Response;
 use config::AurSource;
-use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::days::{Day, PageLink};
 use super::package_past::Past;
 use crate::app::App;
+use crate::front::display::name_in_path;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::request::Parts;
 use crate::front::turns::in_turn;
 use crate::protocols::changes::Histories;
 use crate::published::finished_pages::MadeOf;
@@ -265,7 +266,7 @@ pub(crate) async fn show_package(
             let detail = match published.snapshot.base(&name) {
                 Some(base) => format!(
                     "there is no package `{name}`; there is a package base of this name, at `/pkgbase/{}`",
-                    page::in_path(&base.name)
+                    name_in_path(&base.name)
                 ),
                 None => format!(
                     "there is no package `{name}` in the AUR, as of {}",
@@ -408,10 +409,7 @@ impl About {
             last_modified: Day::of(summary.last_modified),
             out_of_date: summary.out_of_date.and_then(Day::of),
             keywords: details.keywords.clone(),
-            snapshot_path: format!(
-                "/cgit/aur.git/snapshot/{}.tar.gz",
-                page::in_path(&summary.base)
-            ),
+            snapshot_path: format!("/cgit/aur.git/snapshot/{}.tar.gz", name_in_path(&summary.base)),
         }
     }
 }

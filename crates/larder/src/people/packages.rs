@@ -10,7 +10,6 @@ use askama::Template;
 use aur::{By, Filter, ListWindow, Order, PackageList, PackageSelection, Snapshot};
 use axum::response::{IntoResponse, Response};
 use http::header::IF_NONE_MATCH;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use reply::Reply;
 
@@ -18,8 +17,10 @@ use super::days::Day;
 use super::package::Row;
 use crate::app::App;
 use crate::front::conditional::{check_expected, is_unmodified, last_modified};
+use crate::front::display::name_in_path;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::request::Parts;
 use crate::front::respond::Conditions;
 use crate::published::aur_published::AurPublished;
 use crate::published::finished_pages::MadeOf;
@@ -329,7 +330,7 @@ impl Item {
         let seconds = if is_of_changes { *last_modified } else { *first_submitted };
         let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
         Item {
-            path: page::in_path(&package.name),
+            path: name_in_path(&package.name),
             name: in_xml(&package.name),
             version: in_xml(&package.version),
             summary: in_xml(package.description.as_deref().unwrap_or_default()),

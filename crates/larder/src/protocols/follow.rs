@@ -20,7 +20,6 @@ use following::frame::{self, End, Frame, Hello, PartialCopy, Whole};
 use following::{PartState, X_LARDER_PART, generation};
 use futures_util::{Stream, stream};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
@@ -36,6 +35,7 @@ use crate::app::{App, FOLLOWERS_MAX, FOLLOWERS_PER_USER_MAX};
 use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::respond::blob_range;
 use crate::front::turns::in_turn;
 use crate::protocols::python::ask::Ask;
@@ -132,10 +132,7 @@ pub(crate) async fn read_blob(
 ) -> Result<Response, HttpError> {
     let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
-    let digest: Digest = route
-        .raw("{digest}")
-        .parse()
-        .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
+    let digest: Digest = route.raw("{digest}").parse().map_err(HttpError::bad_request)?;
     let absent = || HttpError::not_found(format!("there is no blob {digest}"));
     if extent == Extent::Part {
         let stored = app.stored()?;
@@ -272,7 +269,7 @@ fn held(head: &Parts) -> Result<Option<PartState>, HttpError> {
         )
     })?;
     let value = String::from_utf8_lossy(value.as_bytes());
-    PartState::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
+    PartState::parse(&value).map_err(HttpError::bad_request)
 }
 
 /// A place among the servers that follow this one.

@@ -12,17 +12,17 @@ use account::{UserName, identify_elsewhere, identify_session};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use ldap::GROUPS_MAX;
-use net::Peer;
 use operations::log_ins::{ExternalUser, IdentitySource, NoteLogIn};
 use sha2::{Digest as _, Sha256};
 
 use super::elsewhere::{Identification, note};
 use super::{X_DEVPI_AUTH, session};
 use crate::app::App;
+use crate::front::outside::is_of_proxy;
+use crate::front::request::Parts;
 
 /// How many servers have passed a request on, from a follower to its primary. Each sets it itself.
 pub(crate) const X_LARDER_HOPS: HeaderName = HeaderName::from_static("x-larder-hops");
@@ -39,7 +39,7 @@ pub(super) struct Said {
 
 /// Takes the headers of `[proxy_login]` out of a request. If a trusted proxy sent them, and the request has no credentials of its
 /// own, they become its `Authorization`.
-pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
+pub(crate) fn take(app: &App, head: &mut Parts) {
     let Some(login) = &app.logins.proxy_login else { return };
     let names = taken(&mut head.headers, &login.header);
     let groups = login.groups_header.as_ref().map(|header| taken(&mut head.headers, header));
@@ -47,12 +47,11 @@ pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
     let has_own = [AUTHORIZATION, X_DEVPI_AUTH, X_LARDER_HOPS]
         .iter()
         .any(|name| head.headers.contains_key(name));
-    if names.is_empty() || has_own || !app.limits.trusted.contains(peer.address) {
+    if names.is_empty() || has_own || !is_of_proxy(app, head) {
         return;
     }
     let said = match text(&names, &login.header, groups.as_deref()) {
         Ok(Some((name, groups))) => {
-            head.extensions.insert(*peer);
             if has_session(app, head, &name) {
                 return;
             }

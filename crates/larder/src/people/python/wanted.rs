@@ -3,11 +3,13 @@
 //! query -> [`Wanted`] -> [`Choices`], what the names of the files offer, and whether any wheel is left -> [`Span`], a part of a list
 //! with the links to those around it. A value of the query may be anything: it is compared, and shown, but never believed to be there.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use pypi::Filename;
 
 use crate::front::display::visible_name;
+use crate::front::parameters::typed_parameter;
 use crate::protocols::python::ask::Ask;
 
 /// Tags that the form offers, of each kind: wheels of one release may have thousands.
@@ -88,11 +90,8 @@ fn tags(filename: &str) -> Option<[String; 2]> {
 
 impl Wanted {
     pub(super) fn of(ask: &Ask) -> Wanted {
-        let tag = |name| {
-            let value = ask.parameter(name).unwrap_or_default();
-            record::excerpt(value.trim(), TAG_CHARS_MAX).into()
-        };
-        let number = |text: String| text.parse().ok();
+        let tag = |name| typed_parameter(&ask.head, name, TAG_CHARS_MAX);
+        let number = |text: Cow<'_, str>| text.parse().ok();
         Wanted {
             python: tag("python"),
             platform: tag("platform"),

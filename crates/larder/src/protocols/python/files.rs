@@ -12,7 +12,6 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use net::Peer;
 use operations::releases::DeleteFile;
 use operations::rights::{remover, tester};
 use operations::uploads::AddToxResult;
@@ -38,6 +37,7 @@ use crate::front::conditional::{
     RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
+use crate::front::outside::is_of_proxy;
 use crate::front::respond::blob_range;
 use crate::routes::Endpoint;
 
@@ -294,7 +294,7 @@ enum Source {
 /// Where a trusted proxy finds the blob, if it is to send files itself and they are in a directory. Other clients could not use
 /// the location.
 fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
-    if !Peer::is_trusted(&ask.head.extensions, &ask.app.limits.trusted) {
+    if !is_of_proxy(&ask.app, &ask.head) {
         return None;
     }
     let prefix = ask.app.config.python.accel_redirect.as_ref()?.to_str()?;

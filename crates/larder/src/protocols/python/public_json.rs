@@ -108,7 +108,7 @@ async fn made(
         return Err(HttpError::refused(StatusCode::NOT_IMPLEMENTED, text).into());
     };
     let files = PublicFiles::read(&page, name);
-    let files = files.map_err(|error| HttpError::internal(error.to_string()))?;
+    let files = files.map_err(HttpError::internal)?;
     let shown = match version {
         None => files.newest(),
         Some(text) => match files.version(text) {

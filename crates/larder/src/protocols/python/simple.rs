@@ -9,7 +9,6 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     HeaderName, IF_MATCH, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use memchr::memchr;
@@ -29,6 +28,7 @@ use crate::front::error::HttpError;
 use crate::front::negotiation::{
     accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
 };
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, LINKS_ALONE, respond_now};
 use crate::front::serial;
 use crate::front::turns::turn;
