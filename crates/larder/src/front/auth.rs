@@ -119,7 +119,7 @@ pub(crate) async fn named_by_proxy(
 
 async fn proved_by_proxy(
     app: &App,
-    said: proxy::Said,
+    said: proxy::ProxyUser,
 ) -> Result<Result<Principal, String>, HttpError> {
     let name = said.name.clone();
     let outcome = proxy::identified(app, said).await?;

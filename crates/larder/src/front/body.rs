@@ -2,7 +2,7 @@
 //! store are read by their handlers, where only the bytes in memory count.
 //!
 //! headers -> refused by what they announce (at the door by [`check_coding`], for every endpoint), before a byte is read ->
-//! pieces, each counted as it comes -> [`Received`] -> its [`Shape`], counted before any value is built -> JSON.
+//! pieces, each counted as it comes -> [`HeldBody`] -> its [`Shape`], counted before any value is built -> JSON.
 
 mod shape;
 
@@ -45,12 +45,12 @@ pub(crate) struct JsonBound {
 
 /// A body that is there.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct HeldBody {
     bytes: Bytes,
     held: HeldMemory,
 }
 
-impl Deref for Received {
+impl Deref for HeldBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -154,7 +154,7 @@ pub(crate) async fn whole(
     principal: &Principal,
     body: Body,
     bytes_max: usize,
-) -> Result<Received, BodyError> {
+) -> Result<HeldBody, BodyError> {
     held(app, &head.headers, holder(app, head, principal), body, bytes_max).await
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn held(
     holder: MemoryHolder,
     body: Body,
     bytes_max: usize,
-) -> Result<Received, BodyError> {
+) -> Result<HeldBody, BodyError> {
     let bytes_max = bytes_max.min(app.limits.bodies.single_bytes_max(&holder));
     let announced = announced(headers);
     if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
@@ -198,10 +198,10 @@ pub(crate) async fn held(
         // Copied, because a piece is a slice that keeps a larger buffer in memory.
         bytes.extend_from_slice(&piece);
     }
-    Ok(Received { bytes: bytes.freeze(), held })
+    Ok(HeldBody { bytes: bytes.freeze(), held })
 }
 
-impl Received {
+impl HeldBody {
     /// The bytes, and the memory that they take.
     pub(crate) fn into_parts(self) -> (Bytes, HeldMemory) {
         (self.bytes, self.held)

@@ -359,22 +359,22 @@ pub(crate) async fn send_once(page: &impl Template, head: &Parts, status: Status
 }
 
 /// The place of a page in the cache: its URL, and what it is made of.
-pub(crate) struct Keeping {
+pub(crate) struct PageCacheKey {
     url: String,
     made_of: MadeOf,
 }
 
-impl Keeping {
+impl PageCacheKey {
     /// The place of a page that everybody may see. `None` with a query: there are too many different ones. `None` also for a
     /// user who is logged in, whose name the page has.
-    pub(crate) fn of(head: &Parts, site: &Site, made_of: MadeOf) -> Option<Keeping> {
+    pub(crate) fn of(head: &Parts, site: &Site, made_of: MadeOf) -> Option<PageCacheKey> {
         let is_kept = head.uri.query().is_none() && site.is_for_everybody();
-        is_kept.then(|| Keeping::at(site.root_url(), head.uri.path(), made_of))
+        is_kept.then(|| PageCacheKey::at(site.root_url(), head.uri.path(), made_of))
     }
 
     /// The place of the page at `path`, with any query.
-    pub(crate) fn at(root_url: &str, path: &str, made_of: MadeOf) -> Keeping {
-        Keeping { url: format!("{root_url} {path}"), made_of }
+    pub(crate) fn at(root_url: &str, path: &str, made_of: MadeOf) -> PageCacheKey {
+        PageCacheKey { url: format!("{root_url} {path}"), made_of }
     }
 
     /// The page, if it is at hand.

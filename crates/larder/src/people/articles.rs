@@ -30,7 +30,7 @@ use super::rendered::{Key, rendered, rendered_once};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::front::parameters::{parameters, parsed};
 use crate::front::request::Parts;
 use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
@@ -246,10 +246,10 @@ fn format(content: &Facts) -> Option<Format> {
 }
 
 /// The place in the cache of the page that everybody sees; `None` if articles are not open to everybody.
-fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
+fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<PageCacheKey> {
     let index = Arc::downgrade(&app.articles.texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
-    Keeping::of(head, site, made_of).filter(|_| app.articles.is_open)
+    PageCacheKey::of(head, site, made_of).filter(|_| app.articles.is_open)
 }
 
 /// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in.

@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::days::{Day, PageLink};
-use super::package_past::Past;
+use super::package_past::PackagePast;
 use crate::app::App;
 use crate::front::display::name_in_path;
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::front::request::Parts;
 use crate::front::turns::in_turn;
 use crate::protocols::changes::Histories;
@@ -209,7 +209,7 @@ struct PackagePage {
     /// Whether the name stands for itself in a shell.
     is_plain: bool,
     /// `None` while the history lacks the packages that are served.
-    past: Option<Past>,
+    past: Option<PackagePast>,
 }
 
 impl PackagePage {
@@ -234,7 +234,7 @@ pub(crate) async fn show_package(
     let published = app.packages()?;
     let site = Site::of(app, head);
     let made_of = MadeOf::Packages(Arc::downgrade(&published));
-    let mut keeping = Keeping::of(head, &site, made_of);
+    let mut keeping = PageCacheKey::of(head, &site, made_of);
     let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
     if let Some(kept) = kept {
         return Ok(kept);
@@ -255,7 +255,7 @@ pub(crate) async fn show_package(
             // Without its history the page is incomplete and is not kept.
             keeping = keeping.filter(|_| members.is_some());
             if let Some(members) = members.filter(|members| !members.is_empty()) {
-                page.past = Some(Past::of(&members, Timestamp::now()));
+                page.past = Some(PackagePast::of(&members, Timestamp::now()));
             }
             Ok(match keeping {
                 Some(keeping) => keeping.send(app, &page, head, Audience::Everybody).await,

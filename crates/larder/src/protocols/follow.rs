@@ -43,7 +43,7 @@ use crate::protocols::python::files::mirrored;
 use crate::protocols::python::simple::mirrored::failed;
 use crate::routes::{Route, Surface};
 
-use self::part::Ended;
+use self::part::StreamEnd;
 
 /// How often a follower that gets nothing else hears that this server is there. It gives up after four times as long.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -449,10 +449,10 @@ impl Sending {
     }
 
     fn end(&mut self, reason: String) {
-        self.end_part(Ended { reason, starts_over: false });
+        self.end_part(StreamEnd { reason, starts_over: false });
     }
 
-    fn end_part(&mut self, Ended { reason, starts_over }: Ended) {
+    fn end_part(&mut self, StreamEnd { reason, starts_over }: StreamEnd) {
         self.ready.push_back(Frame::End(End { reason, starts_over }));
         self.has_ended = true;
     }

@@ -194,7 +194,7 @@ fn served(app: &App) -> Result<Arc<ServedBundle>, Refusal> {
     })
 }
 
-async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, Refusal> {
+async fn received(app: &App, head: &Parts, body: Body) -> Result<body::HeldBody, Refusal> {
     // Everybody may ask and gets the same answer.
     let sender = Principal::default();
     let mut body = body::whole(app, head, &sender, body, BODY_BYTES_MAX)

@@ -38,7 +38,7 @@ const FOUND_MAX: usize = 100;
 /// The properties of a new token, as its owner asks for it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wish {
+pub(crate) struct TokenRequest {
     /// `["article:write", …]`.
     pub(crate) scopes: Vec<String>,
     /// As for `larder token create --expires`; without it, `users.token_days` say.
@@ -53,7 +53,7 @@ pub(crate) struct Wish {
     pub(crate) prefixes: Option<Vec<String>>,
 }
 
-impl Wish {
+impl TokenRequest {
     fn limits(&self) -> Result<Option<account::Limits>, String> {
         let lists = [
             ("indexes", &self.indexes),
@@ -79,7 +79,7 @@ pub(crate) async fn create(
     app: &App,
     sender: &Sender,
     owner: UserName,
-    wish: Wish,
+    wish: TokenRequest,
 ) -> Result<Done<(TokenText, Token)>, HttpError> {
     let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
     let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(HttpError::unusable)?;
@@ -316,7 +316,7 @@ async fn wish(
     head: &Parts,
     principal: &Principal,
     body: Body,
-) -> Result<Wish, HttpError> {
+) -> Result<TokenRequest, HttpError> {
     let media_type = media_type(&head.headers);
     if !media_type.eq_ignore_ascii_case("application/json") {
         let detail = format!(

@@ -31,7 +31,7 @@ pub(crate) const X_LARDER_HOPS: HeaderName = HeaderName::from_static("x-larder-h
 const SCHEME: &[u8] = b"Larder-Proxy ";
 
 /// What a proxy says of the sender of a request.
-pub(super) struct Said {
+pub(super) struct ProxyUser {
     pub(super) name: UserName,
     /// `None` without a header for them.
     groups: Option<Vec<String>>,
@@ -126,7 +126,7 @@ pub(super) fn is_said(value: &HeaderValue) -> bool {
 }
 
 /// What [`take`] put into an `Authorization`; the inner error says why it is nothing. `None` if somebody else made it.
-pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String>> {
+pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<ProxyUser, String>> {
     let login = app.logins.proxy_login.as_ref()?;
     let (secret, said) =
         std::str::from_utf8(&value.as_bytes()[SCHEME.len()..]).ok()?.split_once(' ')?;
@@ -142,7 +142,7 @@ pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String
         Some((name, groups)) => (name, Some(groups.split(',').map(str::to_owned).collect())),
         None => (said.as_str(), None),
     };
-    Some(Ok(Said { name: name.parse().ok()?, groups }))
+    Some(Ok(ProxyUser { name: name.parse().ok()?, groups }))
 }
 
 /// The user that a proxy names: as they are here, or made, or with other groups.
@@ -151,14 +151,14 @@ pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String
 /// 503 while the store takes no writes, if one is needed.
 pub(super) fn identified(
     app: &App,
-    said: Said,
+    said: ProxyUser,
 ) -> Pin<Box<dyn Future<Output = Identification> + Send + '_>> {
     // Boxed: hardly any request waits for it, and the futures of all would be larger.
     Box::pin(look_up(app, said))
 }
 
-async fn look_up(app: &App, said: Said) -> Identification {
-    let Said { name, groups } = &said;
+async fn look_up(app: &App, said: ProxyUser) -> Identification {
+    let ProxyUser { name, groups } = &said;
     let refused = || Ok(Err(account::Refusal::Password { user: name.clone() }));
     let Some(rules) = app.rules.elsewhere(IdentitySource::Proxy) else { return refused() };
     let given =

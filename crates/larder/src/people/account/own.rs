@@ -22,7 +22,7 @@ use crate::front::page::{self, Site};
 use crate::front::parameters::parameter;
 use crate::front::request::Parts;
 use crate::people::forms::{self, Fields, Posted};
-use crate::protocols::tokens::{self, Wish};
+use crate::protocols::tokens::{self, TokenRequest};
 
 /// The scopes that users choose from, with what they are for.
 pub(crate) const SCOPES: [(Scope, &str); 9] = [
@@ -309,11 +309,11 @@ pub(super) async fn refused(
 ///
 /// # Errors
 /// 400 for a field that is there twice.
-pub(crate) fn token_wish(fields: &Fields) -> Result<Wish, HttpError> {
+pub(crate) fn token_wish(fields: &Fields) -> Result<TokenRequest, HttpError> {
     let text = |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().trim());
     let words =
         |name: &str| Ok::<_, HttpError>(Some(fields.words(name)?).filter(|it| !it.is_empty()));
-    Ok(Wish {
+    Ok(TokenRequest {
         scopes: fields.all("scope").map(str::to_owned).collect(),
         comment: text("comment")?.to_owned(),
         expires: Some(text("expires")?.to_owned()).filter(|text| !text.is_empty()),

@@ -23,7 +23,7 @@ use state::stored::Stored;
 use super::*;
 use crate::front::display::{self, Time};
 use crate::front::parameters::parameter;
-use crate::protocols::python::{Pushed, SentUpload};
+use crate::protocols::python::{PushOutcome, SentUpload};
 use crate::routes::Route;
 
 /// Most versions, and most files of one, on a page.
@@ -443,14 +443,15 @@ async fn change(
         }
         "push" => {
             let order = pushed(fields, project.to_string(), version()?)?;
-            let changed: Changed = match python::push(app, &posted.sender(head), &stage, &order)
-                .await
-            {
-                Ok(Pushed::Here(done)) => Answer::done(done.seen).into(),
-                Ok(Pushed::Elsewhere { is_whole: true, .. }) => Answer::done(Serial::ZERO).into(),
-                Ok(Pushed::Elsewhere { log, .. }) => partial(&log),
-                Err(refused) => Answer::refused(python::error_of(refused)).into(),
-            };
+            let changed: Changed =
+                match python::push(app, &posted.sender(head), &stage, &order).await {
+                    Ok(PushOutcome::Here(done)) => Answer::done(done.seen).into(),
+                    Ok(PushOutcome::Elsewhere { is_whole: true, .. }) => {
+                        Answer::done(Serial::ZERO).into()
+                    }
+                    Ok(PushOutcome::Elsewhere { log, .. }) => partial(&log),
+                    Err(refused) => Answer::refused(python::error_of(refused)).into(),
+                };
             (changed, "The release is pushed.")
         }
         _ => return Err(forms::asks_nothing()),

@@ -80,7 +80,7 @@ pub(crate) fn is_in_query(app: &App, head: &Parts) -> bool {
 }
 
 /// The body, with memory for what its arguments become.
-async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, HttpError> {
+async fn received(app: &App, head: &Parts, body: Body) -> Result<body::HeldBody, HttpError> {
     // Invalid credentials count as anonymous here: each action decides itself how to answer them.
     let sender = auth::identified(app, &head.headers).await?.unwrap_or_default();
     let bytes_max = app.config.actions.body_bytes_max;

@@ -9,7 +9,7 @@ use http::StatusCode;
 use reply::Reply;
 use state::stored::Stored;
 
-use super::comparison_turns::{Waiting, computed};
+use super::comparison_turns::{Requester, computed};
 use super::reader::{bytes, from_store, revision};
 use crate::app::App;
 use crate::front::error::HttpError;
@@ -33,7 +33,7 @@ pub(crate) async fn diff(
     };
     let sides = Sides::judged(stored, name, from, to, limits.bytes_max as u64)?;
     let name = name.clone();
-    let difference = computed(Waiting::Reader, sides.load(app), move |(from, to)| {
+    let difference = computed(Requester::Reader, sides.load(app), move |(from, to)| {
         let sides = [&from, &to].map(|side| {
             let Textual { revision, bytes, is_textual } = side;
             Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }

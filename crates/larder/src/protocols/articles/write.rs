@@ -22,7 +22,7 @@ use resources::bodies::MemoryHolder;
 use state::security;
 
 use self::outcome::overtaken;
-use self::received::{Received, check_framing, receive};
+use self::received::{ReceivedContent, check_framing, receive};
 use super::{reader, text_of};
 use crate::app::App;
 use crate::front::error::HttpError;
@@ -133,7 +133,7 @@ async fn finished(
     sender: &Sender,
     name: &ArticleName,
     outcome: Result<Done<articles::WrittenRevision>, Refusal>,
-    received: Option<&Received>,
+    received: Option<&ReceivedContent>,
 ) -> Result<Written, FailedWrite> {
     match outcome {
         Ok(done) => outcome::written(app, sender.proved(), name, &done),
@@ -206,7 +206,7 @@ pub(crate) async fn store(
 }
 
 /// Keeps the new text in memory if the one before it is there: the next reads want it.
-fn keep_hot(app: &Arc<App>, replaced: Option<record::Digest>, received: &Received) {
+fn keep_hot(app: &Arc<App>, replaced: Option<record::Digest>, received: &ReceivedContent) {
     let is_hot = replaced.is_some_and(|digest| app.articles.contents.at_hand(&digest).is_some());
     let text = received.bytes.clone().filter(|text| app.articles.contents.keeps(text.len() as u64));
     if let Some(text) = text.filter(|_| is_hot) {

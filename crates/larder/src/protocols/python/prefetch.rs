@@ -30,7 +30,7 @@ use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
 use crate::app::prefetches::{Busy, Prefetch};
-use crate::front::body::{BodyError, Received, parsed};
+use crate::front::body::{BodyError, HeldBody, parsed};
 use crate::front::error::HttpError;
 use crate::front::request::Parts;
 
@@ -128,7 +128,7 @@ pub(crate) async fn start(
     (head, sender): (&Parts, Sender),
     stage: &StageName,
     name: Option<String>,
-    received: Received,
+    received: HeldBody,
 ) -> Result<Arc<Prefetch>, Refused> {
     let lock = parsed_lock(app, name, received).await?;
     // The right may have ended while the lock came.
@@ -164,7 +164,7 @@ pub(crate) async fn start(
 async fn parsed_lock(
     app: &App,
     name: Option<String>,
-    mut received: Received,
+    mut received: HeldBody,
 ) -> Result<Lock, Refused> {
     let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(

@@ -26,7 +26,7 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use self::metadata::Opened;
+use self::metadata::MetadataReader;
 
 use super::ask::Ask;
 use super::names::Project;
@@ -134,7 +134,7 @@ pub(crate) async fn show_project(
         if versions.len() > AT_ONCE {
             return streamed(principal, versions.len());
         }
-        let opened = Opened::of(&ask.app, &versions).await?;
+        let opened = MetadataReader::of(&ask.app, &versions).await?;
         if opened.is_large() && versions.len() > 1 {
             return streamed(principal, versions.len());
         }
@@ -211,8 +211,8 @@ fn streamed(
         let mut portions: VecDeque<_> = versions.chunks(AT_ONCE).collect();
         let mut patience = PORTION_TIMEOUT;
         while let Some(portion) = portions.pop_front() {
-            let opened = Opened::of(&app, portion).await;
-            if portion.len() > 1 && opened.as_ref().is_ok_and(Opened::is_large) {
+            let opened = MetadataReader::of(&app, portion).await;
+            if portion.len() > 1 && opened.as_ref().is_ok_and(MetadataReader::is_large) {
                 portion.chunks(1).rev().for_each(|one| portions.push_front(one));
                 continue;
             }

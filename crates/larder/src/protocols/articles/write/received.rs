@@ -16,7 +16,7 @@ use crate::front::body;
 use crate::front::error::HttpError;
 
 /// A body that has arrived.
-pub(super) struct Received {
+pub(super) struct ReceivedContent {
     /// Its blob, until that is kept.
     pub(super) staged: Option<SpooledBlob>,
     pub(super) facts: Facts,
@@ -67,7 +67,7 @@ pub(super) async fn receive(
     known: Option<&str>,
     guessed: Option<&ContentType>,
     body: Body,
-) -> Result<Received, HttpError> {
+) -> Result<ReceivedContent, HttpError> {
     let bytes_max = app.config.article.body_bytes_max;
     if let Some(known) = known {
         ContentType::parse(known).map_err(HttpError::bad_request)?;
@@ -118,7 +118,7 @@ pub(super) async fn receive(
     let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
     let facts = inspector.finish(staged.digest, content_type).map_err(HttpError::bad_request)?;
     let bytes = text.map(BytesMut::freeze);
-    Ok(Received { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
+    Ok(ReceivedContent { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
 }
 
 pub(crate) fn unwritable(error: BlobError) -> HttpError {
