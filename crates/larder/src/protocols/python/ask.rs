@@ -9,7 +9,7 @@ use http::header::{ACCEPT, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use operations::{Basis, Done, Operation, Sender, carry_out};
 use pypi::devpi::View;
-use pypi::{ProjectView, StageName};
+use pypi::{ProjectName, ProjectView, StageName};
 use record::Serial;
 use state::security;
 use state::stored::Stored;
@@ -177,17 +177,10 @@ impl Ask {
         parameter(&self.head, name)
     }
 
-    /// The path of the stage, as it was sent.
-    pub(crate) fn stage_path(&self) -> String {
-        self.path.split('/').take(3).collect::<Vec<_>>().join("/")
-    }
-
-    /// The path with `name` at `position`, counted from 0 after the leading slash; `name` is not escaped.
-    pub(crate) fn path_with(&self, position: usize, name: &str) -> String {
-        let names = self.path.split('/').enumerate();
-        let names: Vec<&str> =
-            names.map(|(at, old)| if at == position + 1 { name } else { old }).collect();
-        names.join("/")
+    /// The path with this name of its project.
+    pub(crate) fn path_with_project(&self, name: &ProjectName) -> String {
+        let route = Route::find(Tree::Python, &self.path, Some(&self.head.method));
+        route.map_or_else(|| self.path.clone(), |route| route.with("{project}", name.as_str()))
     }
 
     /// The sender; with invalid credentials they count as anonymous, as with devpi.

@@ -231,7 +231,7 @@ pub(crate) async fn delete_file(
     path: &FilePath,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), DeleteFile::PURPOSE)?;
+    remover::<DeleteFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let force = ask.has_flag("force");

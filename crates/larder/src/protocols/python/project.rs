@@ -79,7 +79,7 @@ pub(crate) fn in_one_spelling<'ask>(
     if project.is_normalized() {
         return Ok(name);
     }
-    Err(Refused::from(reply::redirect(ask, &ask.path_with(2, name.as_str()))))
+    Err(Refused::from(reply::redirect(ask, &ask.path_with_project(name))))
 }
 
 fn no_project(project: &str) -> Refused {
@@ -353,7 +353,7 @@ pub(crate) async fn delete_project(
     project: &Project,
 ) -> Result<Response, Refused> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
-    remover(&ask.asked().await?, &stage, about, DeleteProject::PURPOSE)?;
+    remover::<DeleteProject>(&ask.asked().await?, &stage, about)?;
     let missing = || Refused::not_found("project not found");
     let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
@@ -390,7 +390,7 @@ pub(crate) async fn delete_release(
     version: &str,
 ) -> Result<Response, Refused> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
-    remover(&ask.asked().await?, &stage, about, DeleteRelease::PURPOSE)?;
+    remover::<DeleteRelease>(&ask.asked().await?, &stage, about)?;
     let missing = || no_version(&project.as_sent, version);
     let project = project.name.clone().ok_or_else(missing)?;
     let text = format!("project '{project}' version '{version}' deleted");

@@ -47,7 +47,7 @@ pub(crate) async fn show_public_json(
 ) -> Result<Response, Refused> {
     let Some(name) = &project.name else { return Err(missing(&project.as_sent)) };
     if !project.is_normalized() {
-        return Ok(reply::redirect(ask, &ask.path_with(3, name.as_str())));
+        return Ok(reply::redirect(ask, &ask.path_with_project(name)));
     }
     let page = page(ask, stage, name).await?;
     let bytes = page.body().size_hint().exact().unwrap_or(u64::MAX);

@@ -24,6 +24,7 @@ use super::rights::{IndexPart, admit, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::{App, Python};
 use crate::front::conditional::check_expected;
+use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::negotiation::{
     accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
@@ -223,12 +224,12 @@ pub(crate) async fn refresh_page(
         admit(ask, &order, IndexPart::Project(Some(name))).await?;
         mirrored::refresh(&ask.app.python.mirrors, &order, name).await?;
     }
-    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", ask.stage_path())))
+    Ok(reply::redirect(ask, &format!("/{}/+simple/{name}/", in_path(stage))))
 }
 
 /// `POST` where only pages are: some upload to the URL that they install from.
 pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
-    let url = format!("{}{}/", ask.root_url(), ask.stage_path());
+    let url = format!("{}/{}/", ask.root_url(), in_path(stage));
     let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
     reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
 }

@@ -41,7 +41,7 @@ pub(crate) async fn yank_release(
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
     let about = IndexPart::Project(project.name.as_ref());
-    remover(&ask.asked().await?, &stage, about, YankRelease::PURPOSE)?;
+    remover::<YankRelease>(&ask.asked().await?, &stage, about)?;
     let project = normalized(project)?.clone();
     let reason = reason(ask, body).await?;
     let said = said(&format!("project '{project}' version '{version}'"), reason.is_some());
@@ -57,7 +57,7 @@ pub(crate) async fn yank_file(
     body: Body,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), YankFile::PURPOSE)?;
+    remover::<YankFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let reason = reason(ask, body).await?;
@@ -152,7 +152,7 @@ pub(crate) async fn change_project_status(
 ) -> Result<Response, Refused> {
     let name = normalized(project)?;
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(Some(name)));
-    remover(&ask.asked().await?, &stage, about, SetProjectStatus::PURPOSE)?;
+    remover::<SetProjectStatus>(&ask.asked().await?, &stage, about)?;
     let status = match ask.head.method {
         Method::DELETE => None,
         _ => {
