@@ -179,7 +179,7 @@ metrics! {
         pub ldap_logins: IntCounterVec = "larder_ldap_logins_total" ["result"];
         /// Time that the directory took for a log-in.
         pub ldap_seconds: Histogram = "larder_ldap_login_seconds" [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
-        /// Log-ins that wait to be asked of the directory.
+        /// Log-ins that wait for the directory.
         pub ldap_waiting: IntGauge = "larder_ldap_logins_waiting";
         /// Requests for an upload token with the identity of a CI job, by their result: minted, refused, unavailable.
         upload_tokens: IntCounterVec = "larder_upload_tokens_total" ["result"];

@@ -119,7 +119,7 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
         Ok(_) | Err(CommitError::Mismatch(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    of_records(records).await?.context("the identity of the store was written, and is not there")
+    of_records(records).await?.context("the store's identity was written, but cannot be read back")
 }
 
 /// Refuses to make a new database beside blobs that belong to a store.
@@ -152,7 +152,9 @@ pub(crate) async fn check_beside_new_records(
 
 /// The message about blobs whose name cannot be read.
 fn undecided(location: &BlobLocation) -> String {
-    format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
+    format!(
+        "the name of the store that the blobs in `{location}` belong to cannot be read. {ADVICE}"
+    )
 }
 
 /// Refuses to make a place for blobs where the records say that there must be one.
@@ -256,7 +258,7 @@ pub async fn settle(
             blobs.bind(&known).await?;
             hold(records, &known)?;
             if let Err(error) = blobs.note_serial(records.serial().await?).await {
-                tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+                tracing::warn!(%error, "the last serial of the records cannot be written beside the blobs");
             }
             Ok(())
         }

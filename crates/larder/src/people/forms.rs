@@ -256,12 +256,10 @@ pub(crate) async fn proved_again(
             .any(|it| it.secret_digest == digest && is_just_now(it.created_at, now))
         {
             true if field != "old" => Ok(posted.principal.clone()),
-            true => Err(HttpError::refused(
-                StatusCode::FORBIDDEN,
+            true => Err(HttpError::forbidden(
                 "You have no password here, so you cannot change it. Whoever runs this server can give you one.",
             )),
-            false => Err(HttpError::refused(
-                StatusCode::FORBIDDEN,
+            false => Err(HttpError::forbidden(
                 "This is possible within ten minutes of logging in: log out, log in again, and try it once more.",
             )),
         };
@@ -274,7 +272,7 @@ pub(crate) async fn proved_again(
             "old" => "The old password is wrong.",
             _ => "Your own password is asked for once more, and what was sent is not it.",
         };
-        HttpError::refused(StatusCode::FORBIDDEN, detail)
+        HttpError::forbidden(detail)
     })
 }
 

@@ -200,7 +200,7 @@ pub(crate) async fn read_mirrored(
     let kept = kept.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
     let Some(kept) = kept else {
         let detail = "the upstream does not have it";
-        return Err(HttpError::refused(StatusCode::GONE, detail.to_owned()));
+        return Err(HttpError::gone(detail));
     };
     let is_known = head.headers.get(IF_NONE_MATCH).is_some_and(|it| *it == *kept.etag);
     let mut response = match is_known {

@@ -130,7 +130,7 @@ impl Draft {
         };
         if text.len() as u64 > BYTES_MAX {
             let detail = "the text is longer than 1 MiB: a PUT to its address takes longer ones";
-            return Err(HttpError::refused(StatusCode::PAYLOAD_TOO_LARGE, detail));
+            return Err(HttpError::too_large(detail));
         }
         let comment = fields.maybe("comment")?.unwrap_or_default().trim().to_owned();
         Ok(Draft { base, text, comment, media_type, is_deleting })

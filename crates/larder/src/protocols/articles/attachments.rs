@@ -192,7 +192,7 @@ async fn send(
         })?;
         if blob.size_bytes() != size_bytes {
             let (digest, expected) = (found.digest, size_bytes);
-            tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment is cut in the store");
+            tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment in the store is truncated");
             return Err(HttpError::damaged("attachment"));
         }
         let mut response = blob_range(&blob, start..end);

@@ -269,8 +269,8 @@ pub(crate) async fn add_tox_result(
         return Err(BodyError::NotJson.into());
     }
     let blob = ask.app.store.blobs.put(bytes).await.map_err(|error| {
-        tracing::error!(%error, "a test result cannot be kept");
-        HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
+        tracing::error!(%error, "a test result cannot be stored");
+        HttpError::unavailable("the test result cannot be stored now; nothing was written", 5)
     })?;
     let (digest, size_bytes) = (blob.digest, blob.size_bytes);
     let path = ask.carry_out(&AddToxResult { stage, file, digest, size_bytes }).await?;
@@ -393,7 +393,7 @@ async fn send(
             Source::Store(blob) => blob.size_bytes(),
         };
         if let Some(expected) = known_bytes.filter(|known| *known != size_bytes) {
-            tracing::error!(%digest, expected, found = size_bytes, "a file is cut in the store");
+            tracing::error!(%digest, expected, found = size_bytes, "a file in the store is truncated");
             return Err(HttpError::damaged("file"));
         }
         let (start, end, status) = match wanted(request, &etag, Some(modified_at), size_bytes) {

@@ -292,8 +292,8 @@ fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
     if matches!(error, BlobError::TooLarge { .. }) {
         return too_large(bytes_max);
     }
-    tracing::error!(%error, "an upload cannot be kept");
-    HttpError::unavailable("the file cannot be kept now; nothing was written", 5).into()
+    tracing::error!(%error, "an uploaded file cannot be stored");
+    HttpError::unavailable("the file cannot be stored now; nothing was written", 5).into()
 }
 
 /// Registers a release, or replaces its metadata.

@@ -122,6 +122,6 @@ pub(super) async fn receive(
 }
 
 pub(crate) fn unwritable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "a content cannot be kept");
-    HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
+    tracing::error!(%error, "the content of an article cannot be stored");
+    HttpError::unavailable("the content cannot be stored now; nothing was written", 5)
 }

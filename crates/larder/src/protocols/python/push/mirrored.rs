@@ -227,6 +227,6 @@ fn unfit(filename: &str, error: &dyn std::fmt::Display) -> Refused {
 }
 
 fn unwritable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "a pushed file cannot be kept");
-    HttpError::unavailable("a file cannot be kept now; nothing was pushed", 5)
+    tracing::error!(%error, "a pushed file cannot be stored");
+    HttpError::unavailable("a file cannot be stored now; nothing was pushed", 5)
 }
