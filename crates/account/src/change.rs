@@ -11,18 +11,19 @@ use jiff::{SignedDuration, Timestamp};
 use record::{Batch, Digest, Expected, Serial};
 
 use crate::record::{write_login_secret, write_sessions, write_token, write_token_use, write_user};
+use crate::session::SESSIONS_PER_USER_MAX;
 use crate::{
-    GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, SESSIONS_PER_USER_MAX, Scope,
-    Scopes, Session, SessionText, Snapshot, Token, TokenId, TokenText, User, UserName, is_reserved,
-    linked_key, login_secret_key, session_key, token_key, token_use_key, user_key,
+    GroupName, Limits, LoginSecret, PasswordHash, ProfileEdit, Scope, Scopes, Session, SessionText,
+    Snapshot, Token, TokenId, TokenText, User, UserName, is_reserved, linked_key, login_secret_key,
+    session_key, token_key, token_use_key, user_key,
 };
 
 /// Tokens that one user has at a time at most; those that are no longer valid do not count, and are removed when a later one
 /// is made.
-pub const TOKENS_PER_USER_MAX: usize = 1000;
+pub(crate) const TOKENS_PER_USER_MAX: usize = 1000;
 
 /// How much later than the noted use of a token another one is noted. A write for each use would cost more than the use.
-pub const USE_NOTED_AFTER: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const USE_NOTED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// Expired tokens of one user that are there at most; further ones are removed earlier.
 const EXPIRED_PER_USER_MAX: usize = 1000;

@@ -39,10 +39,10 @@ mod token;
 mod upload_token;
 mod user;
 
-pub use self::record::{
-    linked_key, login_secret_key, public_record, session_key, token_key, token_use_key,
-    upload_token_key, user_key,
+pub(crate) use self::record::{
+    linked_key, session_key, token_key, token_use_key, upload_token_key,
 };
+pub use self::record::{login_secret_key, public_record, user_key};
 pub use acl::{Acl, AclEntry, AclError};
 pub use ci_identity::{CiIdentity, Claims, IssuerKind, IssuerKindError};
 pub use credentials::{Credentials, CredentialsError};
@@ -54,8 +54,8 @@ pub use identify::{
 };
 pub use limits::{IndexPattern, IndexPatternError, Limits, Object, Portion, Restriction};
 pub use linked_identities::{
-    LINKED_PER_USER_MAX, LastLink, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError,
-    ProvedIdentity, identity_digest, link, log_in_linked, unlink,
+    LastLink, LinkError, LinkedIdentity, LinkedLogIn, LinkedLogInError, ProvedIdentity,
+    identity_digest, link, log_in_linked, unlink,
 };
 pub use login::{LOGIN_LIFETIME, LoginSecret, LoginText, LoginTokenError};
 pub use name::{GroupName, NameError, RESERVED, UserName, is_reserved};
@@ -64,12 +64,10 @@ pub use pending_log_in::{OidcValue, PENDING_LOG_IN_SECONDS, PendingLogIn};
 pub use policy::{Forbidden, UserPolicy};
 pub use principal::{AuthMethod, Identity, Principal};
 pub use scope::{Scope, ScopeError, Scopes};
-pub use session::{SESSIONS_PER_USER_MAX, Session, SessionText, SessionTextError, Sessions};
+pub use session::{Session, SessionText, SessionTextError, Sessions};
 pub use snapshot::Snapshot;
 pub use token::{Token, TokenId, TokenIdError, TokenText, TokenTextError};
-pub use upload_token::{
-    MintError, UPLOAD_TOKEN_LIFETIME, UPLOAD_TOKENS_MAX, UploadToken, end as end_upload_token, mint,
-};
+pub use upload_token::{MintError, UploadToken, end as end_upload_token, mint};
 pub use user::User;
 
 #[cfg(test)]

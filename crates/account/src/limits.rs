@@ -94,7 +94,7 @@ pub enum Restriction {
 
 impl Limits {
     /// Most indexes, projects, or prefixes of one token.
-    pub const EACH_MAX: usize = 100;
+    pub(crate) const EACH_MAX: usize = 100;
 
     /// These limits; `None` if all are empty. `projects` are normalized. `prefixes` are names of articles, without a leading or
     /// trailing slash; each means that article and those below it, and the empty one all articles.

@@ -16,7 +16,7 @@ use crate::record::{write_linked, write_user};
 use crate::{GroupName, SessionText, Snapshot, User, UserName, is_reserved, linked_key, user_key};
 
 /// Identities that one user is linked with at most.
-pub const LINKED_PER_USER_MAX: usize = 16;
+pub(crate) const LINKED_PER_USER_MAX: usize = 16;
 
 /// A link, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -113,22 +113,22 @@ impl Password {
 
 impl PasswordHash {
     /// Memory that a new hash costs, in KiB: OWASP's first choice for argon2id.
-    pub const MEMORY_KIB: u32 = 19_456;
+    pub(crate) const MEMORY_KIB: u32 = 19_456;
     /// Passes over that memory.
-    pub const PASSES: u32 = 2;
+    pub(crate) const PASSES: u32 = 2;
 
     /// Most memory that a hash may cost, in KiB; devpi's cost 65,536.
-    pub const MEMORY_KIB_MAX: u32 = 1 << 20;
+    pub(crate) const MEMORY_KIB_MAX: u32 = 1 << 20;
     /// Most passes.
-    pub const PASSES_MAX: u32 = 64;
+    pub(crate) const PASSES_MAX: u32 = 64;
     /// Most lanes.
-    pub const LANES_MAX: u32 = 64;
+    pub(crate) const LANES_MAX: u32 = 64;
 
     /// The cost of a new hash, as [`PasswordHash::cost`] says it.
     pub(crate) const COST: &str = "$argon2id$v=19$m=19456,t=2,p=1";
 
     /// A hash that matches no password, at the cost of a new one.
-    pub fn dummy() -> PasswordHash {
+    pub(crate) fn dummy() -> PasswordHash {
         PasswordHash::dummy_at(PasswordHash::COST)
     }
 

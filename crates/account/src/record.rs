@@ -41,27 +41,27 @@ pub fn user_key(name: &UserName) -> Key {
 }
 
 /// The key of a token's record.
-pub fn token_key(id: TokenId) -> Key {
+pub(crate) fn token_key(id: TokenId) -> Key {
     key(TOKEN, &id.to_string())
 }
 
 /// The key of the record that says when a token was used last.
-pub fn token_use_key(id: TokenId) -> Key {
+pub(crate) fn token_use_key(id: TokenId) -> Key {
     key(TOKEN_USE, &id.to_string())
 }
 
 /// The key of the record of an upload token whose identity has this digest.
-pub fn upload_token_key(proof: &Digest) -> Key {
+pub(crate) fn upload_token_key(proof: &Digest) -> Key {
     key(UPLOAD_TOKEN, &proof.to_string())
 }
 
 /// The key of the record of a linked identity with this digest.
-pub fn linked_key(digest: &Digest) -> Key {
+pub(crate) fn linked_key(digest: &Digest) -> Key {
     key(LINKED, &digest.to_string())
 }
 
 /// The key of the record with a user's sessions.
-pub fn session_key(user: &UserName) -> Key {
+pub(crate) fn session_key(user: &UserName) -> Key {
     key(SESSION, user.as_str())
 }
 

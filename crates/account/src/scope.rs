@@ -114,7 +114,7 @@ impl Scopes {
     }
 
     /// Whether these include all of `other`.
-    pub fn cover(self, other: Scopes) -> bool {
+    pub(crate) fn cover(self, other: Scopes) -> bool {
         other.reach() & !self.reach() == 0
     }
 

@@ -19,7 +19,7 @@ use crate::login::{FINGERPRINT_BYTES, fingerprint};
 use crate::{LoginSecret, NameError, User, UserName};
 
 /// Sessions that one user has at a time at most: a further one ends the oldest.
-pub const SESSIONS_PER_USER_MAX: usize = 16;
+pub(crate) const SESSIONS_PER_USER_MAX: usize = 16;
 
 const SECRET_BYTES: usize = 32;
 

@@ -172,7 +172,7 @@ impl Snapshot {
     }
 
     /// The token whose secret has this digest, expired or not.
-    pub fn token_by_secret(&self, secret_digest: &Digest) -> Option<&Arc<Token>> {
+    pub(crate) fn token_by_secret(&self, secret_digest: &Digest) -> Option<&Arc<Token>> {
         let token = self.tokens.get(&TokenId::of(secret_digest))?;
         (token.secret_digest == *secret_digest).then_some(token)
     }

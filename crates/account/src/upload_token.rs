@@ -16,10 +16,10 @@ use crate::record::write_upload_token;
 use crate::{CiIdentity, Snapshot, TokenId, TokenText, upload_token_key};
 
 /// How long a token is valid.
-pub const UPLOAD_TOKEN_LIFETIME: Duration = Duration::from_secs(900);
+pub(crate) const UPLOAD_TOKEN_LIFETIME: Duration = Duration::from_secs(900);
 
 /// Tokens that are remembered at a time at most; and those of one identity, by its issuer and name.
-pub const UPLOAD_TOKENS_MAX: usize = 5_000;
+pub(crate) const UPLOAD_TOKENS_MAX: usize = 5_000;
 const PER_IDENTITY_MAX: usize = 500;
 
 /// Records that one mint removes at most.

@@ -23,7 +23,7 @@ pub const ATTACHMENTS_KIND: &str = "attachments";
 const FORM: u32 = 1;
 
 /// A record keeps this many of the last changes.
-pub const ATTACHMENT_CHANGES_MAX: usize = 100;
+pub(crate) const ATTACHMENT_CHANGES_MAX: usize = 100;
 
 /// A file of an article.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Attachments {
     }
 
     /// The changes since the earlier states `before`, as far as the record still has them.
-    pub fn changes_since<'a>(
+    pub(crate) fn changes_since<'a>(
         &'a self,
         before: &'a [&'a Attachments],
     ) -> impl Iterator<Item = &'a AttachmentChange> {
@@ -206,7 +206,7 @@ impl Attachments {
 }
 
 /// The key of the record with the attachments of an article: at most 524 bytes.
-pub fn attachments_key(article: &ArticleName) -> Key {
+pub(crate) fn attachments_key(article: &ArticleName) -> Key {
     Key::new(&format!("{ATTACHMENTS_KIND}/{article}")).expect("a checked name has no controls")
 }
 

@@ -74,7 +74,7 @@ impl ContentType {
     /// The type given to text that was sent without a media type.
     pub const TEXT: &str = "text/plain; charset=utf-8";
     /// The type given to all other bytes that were sent without a media type.
-    pub const BINARY: &str = "application/octet-stream";
+    pub(crate) const BINARY: &str = "application/octet-stream";
 
     /// Checks `text`. Surrounding white space is dropped, the rest stays as it is.
     ///

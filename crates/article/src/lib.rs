@@ -43,10 +43,7 @@ pub mod tree;
 mod write;
 
 pub use article::Article;
-pub use attachment::{
-    ATTACHMENT_CHANGES_MAX, ATTACHMENTS_KIND, Attachment, AttachmentAct, AttachmentChange,
-    Attachments, attachments_key,
-};
+pub use attachment::{ATTACHMENTS_KIND, Attachment, AttachmentAct, AttachmentChange, Attachments};
 pub use attachment_name::{AttachmentName, AttachmentNameError, Disposition};
 pub use attachment_write::{
     AttachmentError, AttachmentLimits, AttachmentWrite, CheckedAttachment, Condition,

@@ -158,7 +158,6 @@ enum Job {
 /// The log of a running server.
 pub struct Audit {
     log: Log,
-    has_served: bool,
     lost: IntCounter,
     is_clock_right: ClockCheck,
     queries: Turns,
@@ -167,15 +166,13 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Writes to `log`. With `has_served`, it also notes files that are served where a policy counts; `lost` counts entries
-    /// that were left out. Nothing is deleted for its age while `is_clock_right` says no.
+    /// Writes to `log`; `lost` counts entries that were left out. Nothing is deleted for its age while `is_clock_right` says no.
     pub fn new(
         log: Log,
-        has_served: bool,
         lost: IntCounter,
         is_clock_right: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Audit {
-        let audit = Audit::of(log, has_served, lost, Arc::new(is_clock_right));
+        let audit = Audit::of(log, lost, Arc::new(is_clock_right));
         // Existing entries become too old even if none is added.
         if audit.log.is_on() && audit.log.directory.is_dir() {
             audit.queue();
@@ -183,19 +180,14 @@ impl Audit {
         audit
     }
 
-    fn of(log: Log, has_served: bool, lost: IntCounter, is_clock_right: ClockCheck) -> Audit {
+    fn of(log: Log, lost: IntCounter, is_clock_right: ClockCheck) -> Audit {
         let (queries, queue) = (Turns::new(QUERIES_MAX), OnceLock::new());
-        Audit { log, has_served, lost, is_clock_right, queries, queue }
+        Audit { log, lost, is_clock_right, queries, queue }
     }
 
     fn queue(&self) -> Option<&SyncSender<Job>> {
         let start = || Writer::start(&self.log, &self.lost, &self.is_clock_right);
         self.queue.get_or_init(start).as_ref()
-    }
-
-    /// Whether files that are served where a policy counts are noted, too.
-    pub fn has_served(&self) -> bool {
-        self.has_served && self.log.is_on()
     }
 
     /// Notes an entry. This does not wait: if the queue is full, the entry is left out and counted.

@@ -25,7 +25,7 @@ fn entry(what: &str, event: Event, at: Timestamp) -> Entry {
 
 fn audit(directory: &Path, bytes_max: u64) -> Audit {
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    Audit::of(log(directory, bytes_max), true, lost, Arc::new(|| true))
+    Audit::of(log(directory, bytes_max), lost, Arc::new(|| true))
 }
 
 #[track_caller]
@@ -163,10 +163,7 @@ fn what_is_too_old_goes_without_a_new_entry() {
     }
     let none = log(&directory.path().join("none"), 1 << 20);
     let lost = IntCounter::new("lost", "lost").expect("a counter");
-    assert!(
-        Audit::new(none, true, lost, || true).queue.get().is_none(),
-        "there is nothing to watch"
-    );
+    assert!(Audit::new(none, lost, || true).queue.get().is_none(), "there is nothing to watch");
     let audit = audit(directory.path(), 1 << 20);
     audit.queue();
     // The thread answers after it has looked.

@@ -48,7 +48,7 @@ const REQUIRING: [By; 3] = [By::Depends, By::MakeDepends, By::CheckDepends];
 impl Snapshot {
     /// Answers `query`, which may have what upstream does not have, with at most `results_max` packages.
     #[inline(never)]
-    pub fn answer_within(
+    pub(crate) fn answer_within(
         &self,
         query: &Query,
         results_max: usize,

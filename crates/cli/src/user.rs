@@ -323,7 +323,7 @@ async fn set_disabled(
     let is_news = directory.carry_out(&setting).await?.serial.is_some();
     let already = if is_news { "" } else { " already" };
     note(&match is_disabled {
-        true => format!("the user {name} is disabled{already}: none of their credentials opens"),
+        true => format!("the user {name} is disabled{already}: all their credentials are refused"),
         false => format!("the user {name} is enabled{already}"),
     });
     Ok(String::new())

@@ -80,7 +80,7 @@ pub struct Recipe {
 
 impl Recipe {
     /// The largest catalogue, in packages: names are found by 32-bit offsets. Tried up to 1,000,000.
-    pub const PACKAGES_MAX: u32 = 50_000_000;
+    pub(crate) const PACKAGES_MAX: u32 = 50_000_000;
 }
 
 /// Writes the dump of `recipe`, uncompressed, with one write for each record: pass a buffered writer.

@@ -184,7 +184,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`FrameError`]; nothing after it can be read.
-    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(head) = self.pending.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let (mut length, mut check) = (&head[..4], &head[4..]);
         let (length, check) = (length.get_u32_le() as usize, check.get_u64_le());

@@ -29,6 +29,5 @@ pub use mirrors::MirrorSource;
 pub use note::{FILE_NAME as NOTE_FILE_NAME, FollowerNote};
 pub use pace::Pace;
 pub use primary::{
-    PartState, PartStateError, Primary, PrimaryError, PrimaryStore, RECORDS_PATH, Settings,
-    X_LARDER_PART, blob_path,
+    PartState, PartStateError, Primary, PrimaryError, PrimaryStore, Settings, X_LARDER_PART,
 };

@@ -20,7 +20,7 @@ use crate::frame::{Decoder, Frame, FrameError, Hello, MEDIA_TYPE, PartialCopy};
 pub const X_LARDER_PART: HeaderName = HeaderName::from_static("x-larder-part");
 
 /// The path of the records.
-pub const RECORDS_PATH: &str = "/+follow/records";
+pub(crate) const RECORDS_PATH: &str = "/+follow/records";
 
 /// Time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 const DETAIL_BYTES_MAX: usize = 2_000;
 
 /// The path of a blob.
-pub fn blob_path(digest: Digest) -> String {
+pub(crate) fn blob_path(digest: Digest) -> String {
     format!("/+follow/blobs/{digest}")
 }
 
@@ -133,7 +133,7 @@ pub enum PrimaryError {
 
 impl PrimaryError {
     /// Whether an administrator has to do something: trying again soon is of no use.
-    pub fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         match self {
             PrimaryError::Refused { status, .. } => {
                 status.is_client_error() && *status != StatusCode::TOO_MANY_REQUESTS

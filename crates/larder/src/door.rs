@@ -18,7 +18,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, COOKIE, LOCATION};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::{Answered, Peer};
 use state::security;
@@ -28,6 +27,7 @@ use crate::front::copies::{Admitted, Anonymous};
 use crate::front::error::HttpError;
 use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::front::{auth, body, cdn, copies, cors, respond, serial, target, turns};
 use crate::metrics::Stopwatch;
 use crate::people;
@@ -56,14 +56,14 @@ impl Door {
 }
 
 impl net::Door for Door {
-    fn answer(&self, mut head: Parts, body: Option<Body>, peer: &Peer) -> Answered {
+    fn answer(&self, head: http::request::Parts, body: Option<Body>, peer: &Peer) -> Answered {
+        let mut head = Parts::new(head, *peer);
         if self.tree == Tree::Main {
-            auth::take_proxys(&self.app, &mut head, peer);
+            auth::take_proxys(&self.app, &mut head);
         }
-        if let Some(answered) = self.answer_at_once(&mut head, body.is_none(), peer) {
+        if let Some(answered) = self.answer_at_once(&head, body.is_none()) {
             return answered;
         }
-        head.extensions.insert(*peer);
         let root_path = match self.tree {
             Tree::Main => target::settle(&self.app, &mut head),
             _ => String::new(),
@@ -76,7 +76,7 @@ impl net::Door for Door {
 
 impl Door {
     /// The answer to one of nearly all requests, if it is in memory.
-    fn answer_at_once(&self, head: &mut Parts, is_bodiless: bool, peer: &Peer) -> Option<Answered> {
+    fn answer_at_once(&self, head: &Parts, is_bodiless: bool) -> Option<Answered> {
         if !is_bodiless || head.method != Method::GET || self.tree != Tree::Main {
             return None;
         }
@@ -89,19 +89,15 @@ impl Door {
         let may_be_for_people =
             matches!(quick, Quick::Article(_)) || has_any(&head.headers, [&COOKIE]);
         let is_for_people = may_be_for_people && page::wants_page(&head.headers);
-        if is_for_people {
-            // Links of its page begin as the browser's URL does.
-            head.extensions.insert(*peer);
-            // A page for a user who is logged in is theirs alone. This process may not have read yet what they have just
-            // written in another.
-            if auth::session::shown(app, head).is_some() {
-                return None;
-            }
+        // A page for a user who is logged in is theirs alone. This process may not have read yet what they have just written in
+        // another.
+        if is_for_people && auth::session::shown(app, head).is_some() {
+            return None;
         }
         let endpoint = quick.endpoint();
         let stopwatch = Stopwatch::start_sampled();
         // The compiler does not see that no answer is left half made: a panic loses all of it.
-        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, peer, is_for_people)));
+        let found = catch_unwind(AssertUnwindSafe(|| quick.answer(app, head, is_for_people)));
         let answered = found.unwrap_or_else(|cause| Some(Answered::Now(panicked(cause))))?;
         if is_of_part && !is_final(app, endpoint, head, &answered) {
             return None;
@@ -110,10 +106,7 @@ impl Door {
         let page = if may_open { cors::Page::of(app, &head.headers) } else { None };
         let tags = cdn::Tags::of(app, head);
         let finish = Finish { endpoint, stopwatch, page, asks_first: false, tags };
-        let mut site = || {
-            head.extensions.insert(*peer);
-            site_of_browser(app, head)
-        };
+        let site = || site_of_browser(app, head);
         let mut answered = match answered {
             Answered::Later(answering) => {
                 let (app, site) = (app.clone(), site());
@@ -172,15 +165,9 @@ impl<'path> Quick<'path> {
     }
 
     /// The answer to this GET; None if it is not in memory, or needs a closer look at the request.
-    fn answer(
-        &self,
-        app: &Arc<App>,
-        head: &Parts,
-        peer: &Peer,
-        is_for_people: bool,
-    ) -> Option<Answered> {
+    fn answer(&self, app: &Arc<App>, head: &Parts, is_for_people: bool) -> Option<Answered> {
         match *self {
-            Quick::Question => aur::answer_question_now(app, head, peer.address),
+            Quick::Question => aur::answer_question_now(app, head),
             Quick::Article(rest) if is_for_people => {
                 people::articles::read_article_now(app, head, rest)
             }

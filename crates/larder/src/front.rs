@@ -20,6 +20,7 @@ pub(crate) mod outside;
 pub(crate) mod page;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
+pub(crate) mod request;
 pub(crate) mod respond;
 pub(crate) mod router;
 pub(crate) mod search_words;

@@ -179,7 +179,7 @@ metrics! {
         pub ldap_logins: IntCounterVec = "larder_ldap_logins_total" ["result"];
         /// Time that the directory took for a log-in.
         pub ldap_seconds: Histogram = "larder_ldap_login_seconds" [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
-        /// Log-ins that wait to be asked of the directory.
+        /// Log-ins that wait for the directory.
         pub ldap_waiting: IntGauge = "larder_ldap_logins_waiting";
         /// Requests for an upload token with the identity of a CI job, by their result: minted, refused, unavailable.
         upload_tokens: IntCounterVec = "larder_upload_tokens_total" ["result"];
@@ -320,23 +320,23 @@ impl PythonMetrics {
     }
 
     /// Counts the bytes of a release file or of documentation, as they come.
-    pub fn upload_bytes(&self, bytes: usize) {
+    pub(crate) fn upload_bytes(&self, bytes: usize) {
         self.upload_bytes.inc_by(bytes as u64);
     }
 
     /// Counts the versions that the rules of stages removed, and the bytes of their files.
-    pub fn versions_removed(&self, versions: u64, bytes: u64) {
+    pub(crate) fn versions_removed(&self, versions: u64, bytes: u64) {
         self.retention_versions.inc_by(versions);
         self.retention_bytes.inc_by(bytes);
     }
 
     /// Counts a stage whose rule could not be applied.
-    pub fn retention_failed(&self) {
+    pub(crate) fn retention_failed(&self) {
         self.retention_failures.inc();
     }
 
     /// Counts a request for a file that a rule of a policy refused.
-    pub fn policy_refused(&self, rule: pypi::policy::RuleName) {
+    pub(crate) fn policy_refused(&self, rule: pypi::policy::RuleName) {
         self.policy_refused.with_label_values(&[rule.as_str()]).inc();
     }
 
@@ -401,7 +401,7 @@ impl Metrics {
     }
 
     /// Counts a question that is refused because it finds more packages than one answer may have.
-    pub fn found_too_many(&self, method: &Method, asked: RequestKind, body_bytes: usize) {
+    pub(crate) fn found_too_many(&self, method: &Method, asked: RequestKind, body_bytes: usize) {
         self.asked(method, asked);
         self.rpc_sizes.error.observe(body_bytes as f64);
     }
@@ -448,7 +448,7 @@ impl Metrics {
     }
 
     /// Counts a response, and the time that it took.
-    pub fn responded(&self, endpoint: Endpoint, status: StatusCode, stopwatch: Stopwatch) {
+    pub(crate) fn responded(&self, endpoint: Endpoint, status: StatusCode, stopwatch: Stopwatch) {
         self.http_times.add(endpoint, stopwatch);
         let surface = endpoint.surface();
         let number = usize::from(status.as_u16());
@@ -488,13 +488,13 @@ impl Metrics {
     }
 
     /// Counts a look at the source of OSV records.
-    pub fn osv_refreshed(&self, result: RefreshResult) {
+    pub(crate) fn osv_refreshed(&self, result: RefreshResult) {
         self.python.osv_refreshes.with_label_values(&[result.label()]).inc();
         self.python.osv_refresh_failing.set(i64::from(result == RefreshResult::Failed));
     }
 
     /// Notes the OSV records that count from now on.
-    pub fn osv_published(
+    pub(crate) fn osv_published(
         &self,
         advisories: &pypi::osv::Advisories,
         unreadable: u64,

@@ -129,7 +129,7 @@ pub struct Heading {
 }
 
 /// Bytes of a text that are shown; the rest is cut off.
-pub const INPUT_BYTES_MAX: usize = 256 << 10;
+pub(crate) const INPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of HTML of one text at most.
 const OUTPUT_BYTES_MAX: usize = 2 << 20;
@@ -141,10 +141,10 @@ const WRITTEN_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 const HREF_BYTES_MAX: usize = 2_048;
 
 /// Lines of a table of contents.
-pub const CONTENTS_MAX: usize = 200;
+pub(crate) const CONTENTS_MAX: usize = 200;
 
 /// The prefix of every `id` in a text, so that none is one of the page's own.
-pub const ID_PREFIX: &str = "u-";
+pub(crate) const ID_PREFIX: &str = "u-";
 
 /// The addresses that a text links to, as they are written: each once, at most `count_max`, from the part that is shown.
 pub fn links(text: &str, format: Format, count_max: usize) -> Vec<String> {

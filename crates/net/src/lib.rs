@@ -46,20 +46,13 @@ pub use self::pieces::Pieces;
 pub use self::server::Server;
 pub use self::tls::{Reload, TlsError, TlsReloader, install_crypto_provider};
 
-/// The client that sent a request; every request carries it as an extension.
+/// The other end of the connection that a request came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The other end of the connection: the client, or the proxy in front of it ([`ClientAddress::resolve`]).
     pub address: ClientAddress,
     /// Whether the connection is encrypted up to this process.
     pub tls: bool,
-}
-
-impl Peer {
-    /// Whether a request with these extensions came through one of these proxies.
-    pub fn is_trusted(extensions: &http::Extensions, trusted: &TrustedProxies) -> bool {
-        extensions.get::<Peer>().is_some_and(|peer| trusted.contains(peer.address))
-    }
 }
 
 /// How much one client, or all together, may take. Each bound is checked per connection unless it says otherwise.

@@ -18,7 +18,7 @@ pub struct OpenFiles {
 
 impl OpenFiles {
     /// Whether the wanted number of connections fits under the limit.
-    pub fn suffices(self) -> bool {
+    pub(crate) fn suffices(self) -> bool {
         self.limit >= self.needed
     }
 }

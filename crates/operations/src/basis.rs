@@ -39,7 +39,7 @@ impl Sender {
     }
 
     /// Whether no right is asked for: who can write the data directory may do everything.
-    pub fn is_on_the_machine(&self) -> bool {
+    pub(crate) fn is_on_the_machine(&self) -> bool {
         matches!(self, Sender::Command | Sender::Server)
     }
 

@@ -269,7 +269,7 @@ impl<E: Into<Rule>> From<E> for Refusal {
 
 impl Refusal {
     /// Whether a newer state might decide otherwise: something is not there, or is there already.
-    pub fn may_be_stale(&self) -> bool {
+    pub(crate) fn may_be_stale(&self) -> bool {
         match self {
             // devpi calls these invalid.
             Refusal::Rule(Rule::Index(

@@ -6,7 +6,7 @@ use pypi::change::yank;
 use pypi::index_log::{Deed, DeedKind};
 use pypi::{Directory, ProjectName, ProjectStatus, StageName};
 
-use crate::rights::{IndexPart, check_keeper, remover};
+use crate::rights::{IndexPart, NeedsRemover, check_keeper, remover};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
 
 /// A release file, as its URL below `+f` names it.
@@ -50,9 +50,8 @@ pub struct YankRelease {
     pub reason: Option<String>,
 }
 
-impl YankRelease {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "yanking a release";
+impl NeedsRemover for YankRelease {
+    const PURPOSE: &'static str = "yanking a release";
 }
 
 impl Operation for YankRelease {
@@ -62,7 +61,7 @@ impl Operation for YankRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let YankRelease { stage, project, version, reason } = self;
-        remover(basis, stage, IndexPart::Project(Some(project)), YankRelease::PURPOSE)?;
+        remover::<Self>(basis, stage, IndexPart::Project(Some(project)))?;
         let index = &basis.stored.index;
         let reason = reason.as_deref();
         let decision = yank::release(index, stage, project, version, reason)?;
@@ -82,9 +81,8 @@ pub struct YankFile {
     pub reason: Option<String>,
 }
 
-impl YankFile {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "yanking a file";
+impl NeedsRemover for YankFile {
+    const PURPOSE: &'static str = "yanking a file";
 }
 
 impl Operation for YankFile {
@@ -94,7 +92,7 @@ impl Operation for YankFile {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let YankFile { stage, file, reason } = self;
-        let found = remover(basis, stage, file.about(), YankFile::PURPOSE)?;
+        let found = remover::<Self>(basis, stage, file.about())?;
         let (_, project) = found.file_to_change(file.directory, &file.filename)?;
         let (index, reason) = (&basis.stored.index, reason.as_deref());
         let decision = yank::file(index, stage, &project, &file.filename, reason)?;
@@ -114,9 +112,8 @@ pub struct SetProjectStatus {
     pub status: Option<ProjectStatus>,
 }
 
-impl SetProjectStatus {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "changing a project's status";
+impl NeedsRemover for SetProjectStatus {
+    const PURPOSE: &'static str = "changing a project's status";
 }
 
 impl Operation for SetProjectStatus {
@@ -126,7 +123,7 @@ impl Operation for SetProjectStatus {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let SetProjectStatus { stage, project, status } = self;
-        remover(basis, stage, IndexPart::Project(Some(project)), SetProjectStatus::PURPOSE)?;
+        remover::<Self>(basis, stage, IndexPart::Project(Some(project)))?;
         let index = &basis.stored.index;
         let decision = yank::set_project_status(index, stage, project, status.as_ref())?;
         let ProjectStatus { marker, reason } = status.clone().unwrap_or_default();
@@ -149,9 +146,8 @@ pub struct DeleteProject {
     pub force: bool,
 }
 
-impl DeleteProject {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "removing a project";
+impl NeedsRemover for DeleteProject {
+    const PURPOSE: &'static str = "removing a project";
 }
 
 impl Operation for DeleteProject {
@@ -161,7 +157,7 @@ impl Operation for DeleteProject {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteProject { stage, project, extent, force } = self;
-        remover(basis, stage, IndexPart::Project(Some(project)), DeleteProject::PURPOSE)?;
+        remover::<Self>(basis, stage, IndexPart::Project(Some(project)))?;
         let batch = remove::project(&basis.stored.index, stage, project, *extent, *force)?;
         Ok(Decided::new(batch, ()).logging(stage, Deed::of(DeedKind::Removed, project)))
     }
@@ -180,9 +176,8 @@ pub struct DeleteRelease {
     pub force: bool,
 }
 
-impl DeleteRelease {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "removing a version";
+impl NeedsRemover for DeleteRelease {
+    const PURPOSE: &'static str = "removing a version";
 }
 
 impl Operation for DeleteRelease {
@@ -192,7 +187,7 @@ impl Operation for DeleteRelease {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteRelease { stage, project, version, force } = self;
-        remover(basis, stage, IndexPart::Project(Some(project)), DeleteRelease::PURPOSE)?;
+        remover::<Self>(basis, stage, IndexPart::Project(Some(project)))?;
         let batch = remove::version(&basis.stored.index, stage, project, version, *force)?;
         let version = spelled(basis, stage, project, version);
         let deed = Deed::of(DeedKind::Removed, project).version(&version);
@@ -211,9 +206,8 @@ pub struct DeleteFile {
     pub force: bool,
 }
 
-impl DeleteFile {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "removing a file";
+impl NeedsRemover for DeleteFile {
+    const PURPOSE: &'static str = "removing a file";
 }
 
 impl Operation for DeleteFile {
@@ -223,7 +217,7 @@ impl Operation for DeleteFile {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
         let DeleteFile { stage, file, force } = self;
-        let found = remover(basis, stage, file.about(), DeleteFile::PURPOSE)?;
+        let found = remover::<Self>(basis, stage, file.about())?;
         let index = &basis.stored.index;
         let batch = remove::file(index, stage, file.directory, &file.filename, *force)?;
         let project = found.file_to_change(file.directory, &file.filename);

@@ -160,18 +160,23 @@ fn admitted<'basis>(
     Err(denied(principal, right, what, not_listed(principal, list, name)))
 }
 
-/// The index, if the sender may remove and change what is in it; `purpose` is for the refusal.
+/// An operation that takes the right to remove and change what is in an index.
+pub trait NeedsRemover {
+    /// What the right is for, in a refusal.
+    const PURPOSE: &'static str;
+}
+
+/// The index, if the sender may remove and change what is in it, as this operation does.
 ///
 /// # Errors
 /// [`ChangeError::NoStage`], [`Refusal::Denied`].
-pub fn remover<'basis>(
+pub fn remover<'basis, O: NeedsRemover>(
     basis: &'basis Basis,
     name: &StageName,
     about: IndexPart<'_>,
-    purpose: &'static str,
 ) -> Result<&'basis Arc<Stage>, Refusal> {
     let project = about.of(stage(basis, name)?);
-    let right = (Right::Remove(purpose), Scope::PythonAdmin, "acl_upload");
+    let right = (Right::Remove(O::PURPOSE), Scope::PythonAdmin, "acl_upload");
     admitted(basis, name, project.portion(), right, Stage::may_remove)
 }
 
@@ -308,7 +313,7 @@ pub fn check_article_writer(basis: &Basis, name: &ArticleName) -> Result<(), Ref
 ///
 /// # Errors
 /// [`Refusal::Ended`], [`Refusal::Denied`].
-pub fn check_article_reader(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
+pub(crate) fn check_article_reader(basis: &Basis, name: &ArticleName) -> Result<(), Refusal> {
     let principal = basis.valid_principal()?;
     let what = (Scope::ArticleRead, Object::Article(name.as_str()));
     if basis.rules.article_readers.admits(principal, what.0, what.1) {

@@ -43,7 +43,7 @@ impl<'a> PostingList<'a> {
     }
 
     /// Retains those of the ascending `docs` that are in this list.
-    pub fn retain_in(&self, docs: &mut Vec<DocId>) {
+    pub(crate) fn retain_in(&self, docs: &mut Vec<DocId>) {
         let Some(bits) = self.bits else {
             let mut others = self.iter();
             let mut other = others.next();

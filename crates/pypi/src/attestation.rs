@@ -21,7 +21,7 @@ use crate::publisher::{github_workflow, gitlab_workflow};
 pub const PROVENANCE_TYPE: &str = "application/vnd.pypi.integrity.v1+json";
 
 /// Longest field, in bytes, and most attestations in it. One of a build takes some 10 KiB.
-pub const ATTESTATIONS_BYTES_MAX: usize = 512 << 10;
+pub(crate) const ATTESTATIONS_BYTES_MAX: usize = 512 << 10;
 const ATTESTATIONS_MAX: usize = 16;
 
 /// The kind of a publisher whom nobody has checked.

@@ -32,7 +32,7 @@ use crate::{
 pub use self::tox_report::{ToxCommand, ToxEnvironment, ToxReport, ToxStatus};
 
 /// The features that this server announces, beyond those of every devpi.
-pub const FEATURES: [&str; 4] =
+pub(crate) const FEATURES: [&str; 4] =
     ["push-no-docs", "push-only-docs", "push-register-project", "server-keyvalue-parsing"];
 
 #[derive(Serialize)]

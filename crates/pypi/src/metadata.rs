@@ -122,7 +122,7 @@ impl Metadata {
     /// # Errors
     /// [`MetadataError`]: those of [`Metadata::read`], and if it is not UTF-8, begins with a byte-order mark, or has a version,
     /// a requirement or a `Requires-Python` that pip or uv cannot read.
-    pub fn read_installable(bytes: &[u8]) -> Result<Metadata, MetadataError> {
+    pub(crate) fn read_installable(bytes: &[u8]) -> Result<Metadata, MetadataError> {
         if bytes.starts_with(b"\xef\xbb\xbf") {
             return Err(MetadataError::Unreadable(
                 "begins with a byte-order mark, which installers take for a part of a name",
@@ -154,7 +154,7 @@ impl Metadata {
     ///
     /// # Errors
     /// [`MetadataError::Twice`] if the form names two releases.
-    pub fn from_form<'a>(
+    pub(crate) fn from_form<'a>(
         fields: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Metadata, MetadataError> {
         let mut metadata = Metadata::default();

@@ -31,7 +31,7 @@ pub const ECOSYSTEM: &str = "PyPI";
 const MALWARE_PREFIX: &str = "MAL-";
 
 /// Longest identifier of a record, in bytes.
-pub const ID_BYTES_MAX: usize = 128;
+pub(crate) const ID_BYTES_MAX: usize = 128;
 
 /// Memory for all records together at most, in bytes. It is counted for the worst case; they really take a fraction of it.
 const WEIGHT_MAX: usize = 512 << 20;
@@ -102,13 +102,8 @@ impl Advisory {
         self.place
     }
 
-    /// Whether it was withdrawn: it affects nothing.
-    pub fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn
-    }
-
     /// Whether it is about malware; if not, it is about a vulnerability.
-    pub fn is_malware(&self) -> bool {
+    pub(crate) fn is_malware(&self) -> bool {
         self.id.starts_with(MALWARE_PREFIX)
     }
 }

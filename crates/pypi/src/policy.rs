@@ -30,13 +30,12 @@ use self::project_advisories::ProjectAdvisories;
 pub use self::rule::{Exception, NamePattern, Pin, ProjectPlace, Quarantine, Rule, RuleError};
 pub(crate) use self::rule::{OPERATORS, time};
 pub use self::visible_projects::{
-    NameRules, RefusedFiles, VisibleProjects, all_hidden, shown_versions, shows_all, shows_any,
-    shows_version,
+    NameRules, RefusedFiles, VisibleProjects, shown_versions, shows_all, shows_any, shows_version,
 };
 pub use self::warnings::Warnings;
 
 /// Longest cool-down: a hundred years.
-pub const COOLDOWN_DAYS_MAX: u32 = 36_500;
+pub(crate) const COOLDOWN_DAYS_MAX: u32 = 36_500;
 
 /// The files that a stage or a mirror refuses to give out. Empty, it refuses nothing.
 #[derive(Clone, Debug, Default, PartialEq)]

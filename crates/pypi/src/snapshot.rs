@@ -287,7 +287,7 @@ impl Snapshot {
 
     /// The commit that wrote or deleted the configuration of the stage with this name; [`Serial::ZERO`] if it never
     /// existed.
-    pub fn config_serial(&self, name: &str) -> Serial {
+    pub(crate) fn config_serial(&self, name: &str) -> Serial {
         self.trace(name).map_or(Serial::ZERO, |stage| stage.config_serial)
     }
 
@@ -362,7 +362,7 @@ impl Stage {
     }
 
     /// The commit that wrote its configuration.
-    pub fn config_serial(&self) -> Serial {
+    pub(crate) fn config_serial(&self) -> Serial {
         self.config_serial
     }
 

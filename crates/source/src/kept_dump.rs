@@ -179,7 +179,7 @@ impl KeptDump {
     }
 
     /// Opens the kept copy in a data directory whose lock the caller holds already.
-    pub fn with_lock(lock: Arc<DataDirLock>) -> KeptDump {
+    pub(crate) fn with_lock(lock: Arc<DataDirLock>) -> KeptDump {
         let directory = lock.data_dir().join(DIRECTORY_NAME);
         let directory = KeptDirectory::open(directory, KEPT_FILE_NAME);
         KeptDump { lock, directory, current: None }

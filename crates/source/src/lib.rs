@@ -77,13 +77,13 @@ use schedule::Jitter;
 use url::{SpoolWriter, UrlFetch};
 
 /// Shorter intervals are raised to this.
-pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// While a database cannot be read, it is asked again this often.
 const DATABASE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// A primary is asked this often at most.
 const PRIMARY_PAUSE: Duration = Duration::from_millis(500);
 /// Longer intervals are lowered to this.
-pub const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+pub(crate) const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The bounds and intervals of a source.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// The wait after the first failure, before jitter; a shorter interval takes its place.
-pub const BACKOFF_FIRST: Duration = Duration::from_secs(5);
+pub(crate) const BACKOFF_FIRST: Duration = Duration::from_secs(5);
 /// After this many failures at the interval, the outage counts as a long one.
 const FAILURES_AT_INTERVAL: u32 = 10;
 /// In a long outage, retries are at most this many intervals apart.

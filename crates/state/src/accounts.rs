@@ -58,7 +58,7 @@ pub enum LimitError {
     Project(#[from] ProjectNameError),
     /// No beginning of articles' names.
     #[error(
-        "`{prefix}` is not where articles lie: {source}; such as `/docs/` was expected, or `/` for all"
+        "`{prefix}` is not a prefix of article names: {source}; such as `/docs/` was expected, or `/` for all"
     )]
     Prefix {
         /// The text.
@@ -276,7 +276,7 @@ mod tests {
         check("prefix", "/notes/2024/", "articles below `/notes/2024/`");
         check("prefix", "/", "articles below `/`");
         for text in ["", "//", "/docs//", "a/../b", " "] {
-            check("prefix", text, &format!("`{text}` is not where articles lie: "));
+            check("prefix", text, &format!("`{text}` is not a prefix of article names: "));
         }
         assert_eq!(limits(&[], &[], &[]), Ok(None));
     }

@@ -14,10 +14,10 @@ use store::Store;
 use crate::text::counted;
 
 /// Clocks that differ by more do not agree.
-pub const DIFFERENCE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const DIFFERENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Tokens and sessions are removed this long after they have expired: nobody misses one that a wrong clock took for expired.
-pub const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(7 * 24);
+pub(crate) const FORGET_AFTER: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// How this machine's clock differs from one of the store's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

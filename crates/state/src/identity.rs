@@ -94,7 +94,7 @@ impl std::fmt::Display for Census {
 ///
 /// # Errors
 /// Those of reading, and a record with an invalid name.
-pub async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
+pub(crate) async fn of_records(records: &Records) -> anyhow::Result<Option<StoreIdentity>> {
     let record = records.record(&Key::new(IDENTITY_KEY)?).await?;
     let Some(body) = record.and_then(|record| record.body) else { return Ok(None) };
     let text = String::from_utf8_lossy(&body);
@@ -119,14 +119,14 @@ pub async fn make(records: &Records) -> anyhow::Result<StoreIdentity> {
         Ok(_) | Err(CommitError::Mismatch(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    of_records(records).await?.context("the identity of the store was written, and is not there")
+    of_records(records).await?.context("the store's identity was written, but cannot be read back")
 }
 
 /// Refuses to make a new database beside blobs that belong to a store.
 ///
 /// # Errors
 /// If `blobs` have a name, or there are any.
-pub async fn check_beside_new_records(
+pub(crate) async fn check_beside_new_records(
     database: &DatabaseLocation,
     options: &RecordsOptions,
     blobs: &BlobStore,
@@ -152,14 +152,16 @@ pub async fn check_beside_new_records(
 
 /// The message about blobs whose name cannot be read.
 fn undecided(location: &BlobLocation) -> String {
-    format!("it cannot be told whose blobs there are in `{location}`. {ADVICE}")
+    format!(
+        "the name of the store that the blobs in `{location}` belong to cannot be read. {ADVICE}"
+    )
 }
 
 /// Refuses to make a place for blobs where the records say that there must be one.
 ///
 /// # Errors
 /// If `records` name blobs.
-pub async fn check_without_blobs(
+pub(crate) async fn check_without_blobs(
     records: &Records,
     database: &DatabaseLocation,
     location: &BlobLocation,
@@ -256,7 +258,7 @@ pub async fn settle(
             blobs.bind(&known).await?;
             hold(records, &known)?;
             if let Err(error) = blobs.note_serial(records.serial().await?).await {
-                tracing::warn!(%error, "it cannot be noted beside the blobs how far the records have come");
+                tracing::warn!(%error, "the last serial of the records cannot be written beside the blobs");
             }
             Ok(())
         }
@@ -322,7 +324,7 @@ async fn adopt(store: &Store, location: &BlobLocation) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the names differ, or one is missing, or the records are older.
-pub async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
+pub(crate) async fn check_before_sweep(store: &Store) -> anyhow::Result<()> {
     let Store { records, blobs } = store;
     match (of_records(records).await?, blobs.identity().await?) {
         (Some(known), Some(found)) if known == found => {

@@ -31,7 +31,7 @@ use store::{
 use crate::setup;
 
 pub use adopt::{Adoption, adopt};
-pub use backup::{BackupReport, MARKER_FILE_NAME, backup};
+pub use backup::{BackupReport, backup};
 pub use copy::{CopiedBlobs, Loss};
 pub use migrate::{Layout, layout, migrate};
 pub use progress::Progress;
@@ -57,7 +57,7 @@ pub async fn open_existing(config: &Config) -> anyhow::Result<Store> {
 ///
 /// # Errors
 /// As [`open_existing`].
-pub async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
+pub(crate) async fn open_directory(directory: &Path) -> anyhow::Result<Store> {
     let (database, blobs) = locations(directory);
     open_at(&database, &blobs, directory).await
 }

@@ -228,7 +228,7 @@ pub fn hand_over(
 ///
 /// # Errors
 /// Those of writing.
-pub fn write_password(path: &Path, password: &Password) -> io::Result<()> {
+pub(crate) fn write_password(path: &Path, password: &Password) -> io::Result<()> {
     // Written with mode 0600 under another name and renamed: an existing file or link has no influence.
     let mut file = match path.parent() {
         Some(directory) => tempfile::NamedTempFile::new_in(directory)?,

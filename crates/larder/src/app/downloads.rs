@@ -59,7 +59,7 @@ struct Counted {
 }
 
 /// A stage that is gone, or a project of it.
-pub(crate) type Gone = (StageName, Option<ProjectName>);
+pub(crate) type RemovedProject = (StageName, Option<ProjectName>);
 
 /// The counts of this process, and those of all in the database.
 pub(crate) struct Downloads {
@@ -69,7 +69,7 @@ pub(crate) struct Downloads {
     waiting: [Mutex<HashMap<Counted, u64>>; PARTS],
     is_changed: AtomicBool,
     changed: Notify,
-    gone: Mutex<Vec<Gone>>,
+    gone: Mutex<Vec<RemovedProject>>,
     gone_changed: Notify,
     /// How often something was forgotten.
     forgotten: AtomicU64,
@@ -173,7 +173,7 @@ impl Downloads {
     }
 
     /// Notes that these stages and projects are gone: their counts go, too.
-    pub(crate) fn forget(&self, gone: Vec<Gone>) {
+    pub(crate) fn forget(&self, gone: Vec<RemovedProject>) {
         if self.kept.is_none() || gone.is_empty() {
             return;
         }
@@ -203,7 +203,7 @@ impl Downloads {
     }
 
     /// What is gone, once.
-    pub(crate) fn take_gone(&self) -> Vec<Gone> {
+    pub(crate) fn take_gone(&self) -> Vec<RemovedProject> {
         std::mem::take(&mut *locked(&self.gone))
     }
 

@@ -79,10 +79,7 @@ impl Python {
             bytes_max: python.audit_bytes_max,
             days_max: python.audit_days_max,
         };
-        let audit =
-            Audit::new(log, python.audit_served, metrics.python.audit_lost.clone(), move || {
-                clocks.is_right()
-            });
+        let audit = Audit::new(log, metrics.python.audit_lost.clone(), move || clocks.is_right());
         Ok(Python {
             pages: pypi::Pages::new(budget, jiff::Timestamp::now).at(config.public_url.clone()),
             small_files: SmallBlobs::new(python.small_file_bytes_max),

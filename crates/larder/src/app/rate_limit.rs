@@ -138,7 +138,7 @@ impl RateLimiter {
     /// one structured field, which clients do not read yet): `RateLimit-Limit`, `RateLimit-Remaining`,
     /// `RateLimit-Reset` (seconds from now), and `RateLimit-Policy` (`4000;w=86400`). A refused request also gets
     /// `Retry-After` (RFC 9110). Without a limit nothing is added.
-    pub fn insert_headers(&self, decision: &Decision, headers: &mut HeaderMap) {
+    pub(crate) fn insert_headers(&self, decision: &Decision, headers: &mut HeaderMap) {
         if decision.limit == 0 {
             return;
         }
@@ -157,7 +157,7 @@ impl RateLimiter {
     }
 
     /// Changes the limit, also for windows that have begun; 0 disables it and leaves the counts.
-    pub fn set_limit(&self, limit: u32) {
+    pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
         self.render_policy();
     }
@@ -169,7 +169,7 @@ impl RateLimiter {
 
     /// Changes the length of windows, also of those that have begun. It is counted in whole milliseconds, at least
     /// one.
-    pub fn set_window(&self, window: Duration) {
+    pub(crate) fn set_window(&self, window: Duration) {
         let milliseconds = u64::try_from(window.as_millis()).unwrap_or(u64::MAX).max(1);
         self.window_milliseconds.store(milliseconds, Relaxed);
         self.render_policy();
@@ -192,7 +192,7 @@ impl RateLimiter {
 
     /// Removes the clients whose windows are over; returns how many there were. The table does not need this, since
     /// their places can be used again, but [`len`](Self::len) is more accurate afterwards.
-    pub fn clean_up(&self, now: Instant) -> usize {
+    pub(crate) fn clean_up(&self, now: Instant) -> usize {
         let now = self.milliseconds(now);
         let window_milliseconds = self.window_milliseconds.load(Relaxed);
         self.remove(|window| window.is_over(now, window_milliseconds))

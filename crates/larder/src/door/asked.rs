@@ -3,11 +3,11 @@
 use article::Target;
 use axum::response::{IntoResponse, Response};
 use http::header::ALLOW;
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::front::router::{options, route, without_slash};
 use crate::front::{page, serial};
 use crate::protocols::{actions, articles, aur, python};

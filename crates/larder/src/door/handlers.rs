@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use http::Method;
-use http::request::Parts;
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::front::{assets, page};
 use crate::people::{self, about, account, changed, find, home, manage, package, packages, status};
 use crate::protocols::{

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, VARY};
-use http::request::Parts;
+use http::header::VARY;
 use http::{HeaderValue, Method};
 
 use super::survived;
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::negotiation::media_type;
+use crate::front::request::Parts;
 use crate::front::router::options;
 use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use crate::front::{copies, cors};
@@ -220,7 +221,7 @@ fn wrong_method(ask: &Ask, names: &Names) -> Result<Response, Refused> {
 /// The endpoint of a `POST /{user}/{index}`, by its body: a form is an upload, XML a call, and anything else JSON, whatever its
 /// `Content-Type`.
 fn refined(ask: &Ask, endpoint: Endpoint) -> Endpoint {
-    match media_type(ask).as_str() {
+    match media_type(&ask.head.headers).to_ascii_lowercase().as_str() {
         _ if endpoint != Endpoint::UploadFile => endpoint,
         "multipart/form-data" | "application/x-www-form-urlencoded" => Endpoint::UploadFile,
         "text/xml" | "application/xml" => Endpoint::SearchByXmlRpc,
@@ -231,16 +232,11 @@ fn refined(ask: &Ask, endpoint: Endpoint) -> Endpoint {
 /// Takes a form. What begins as an object of JSON and says that it is a form, is a push: `curl -d` says that of whatever it
 /// sends.
 async fn upload_or_push(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
-    if media_type(ask).starts_with("multipart/") {
+    if media_type(&ask.head.headers).to_ascii_lowercase().starts_with("multipart/") {
         return upload::upload_file(ask, stage, body).await;
     }
     match write::peeked(body).await {
         (Some(b'{'), body) => push::push_release(ask, stage, body).await,
         (_, body) => upload::upload_file(ask, stage, body).await,
     }
-}
-
-fn media_type(ask: &Ask) -> String {
-    let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
-    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }

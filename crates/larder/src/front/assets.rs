@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 
 use super::error::HttpError;
 use super::respond::{Conditions, respond};
 use crate::app::App;
 use crate::app::brand::Asset;
+use crate::front::request::Parts;
 
 /// A path under which something else will never be.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");

@@ -15,7 +15,6 @@ use account::{
     Principal, Refusal, Restriction, Scope, identify,
 };
 use http::header::{AUTHORIZATION, HeaderName};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use operations::Sender;
@@ -26,6 +25,7 @@ use store::CommitError;
 
 use super::error::HttpError;
 use crate::app::App;
+use crate::front::request::Parts;
 
 pub(crate) use elsewhere::has_password;
 pub(crate) use origin::refuse_foreign_pages;
@@ -119,7 +119,7 @@ pub(crate) async fn named_by_proxy(
 
 async fn proved_by_proxy(
     app: &App,
-    said: proxy::Said,
+    said: proxy::ProxyUser,
 ) -> Result<Result<Principal, String>, HttpError> {
     let name = said.name.clone();
     let outcome = proxy::identified(app, said).await?;
@@ -259,7 +259,7 @@ pub(crate) async fn hashed(app: &App, password: Password) -> Result<PasswordHash
     let priority = if security::is_identified() { Priority::Known } else { Priority::Other };
     let client = security::client().key();
     let hashing = app.limits.passwords.hash(password, random()?, client, priority);
-    hashing.await.map_err(|error| HttpError::unavailable(error.to_string(), 1))
+    hashing.await.map_err(|error| HttpError::unavailable(error, 1))
 }
 
 /// Admits principals on the list named `called`.
@@ -339,9 +339,7 @@ pub(crate) fn denied_for(
 /// The answer to a writer whose write is not acknowledged.
 pub(crate) fn write_failed(error: &WriteFailure) -> HttpError {
     match error {
-        WriteFailure::Commit(CommitError::TooLarge { .. }) => {
-            HttpError::too_large(error.to_string())
-        }
+        WriteFailure::Commit(CommitError::TooLarge { .. }) => HttpError::too_large(error),
         WriteFailure::Commit(CommitError::OutcomeUnknown(_)) => {
             tracing::error!(%error, "a write's outcome is unknown");
             HttpError::unavailable(
@@ -362,10 +360,10 @@ pub(crate) fn write_failed(error: &WriteFailure) -> HttpError {
             HttpError::unavailable("the store takes no writes now; nothing was written", 5)
         }
         WriteFailure::NotVisible(_) | WriteFailure::OfFollower(_) | WriteFailure::LeftBehind => {
-            HttpError::unavailable(error.to_string(), 5)
+            HttpError::unavailable(error, 5)
         }
         WriteFailure::Overtaken | WriteFailure::NotLoaded | WriteFailure::Behind => {
-            HttpError::unavailable(error.to_string(), 1)
+            HttpError::unavailable(error, 1)
         }
     }
 }

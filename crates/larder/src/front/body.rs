@@ -2,7 +2,7 @@
 //! store are read by their handlers, where only the bytes in memory count.
 //!
 //! headers -> refused by what they announce (at the door by [`check_coding`], for every endpoint), before a byte is read ->
-//! pieces, each counted as it comes -> [`Received`] -> its [`Shape`], counted before any value is built -> JSON.
+//! pieces, each counted as it comes -> [`HeldBody`] -> its [`Shape`], counted before any value is built -> JSON.
 
 mod shape;
 
@@ -13,15 +13,15 @@ use axum::body::{Body, HttpBody as _};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
-use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use net::{ClientAddress, Peer};
+use net::ClientAddress;
 use resources::bodies::{HeldMemory, MemoryHolder, NoRoom};
 use serde_json::Value;
 
 use super::error::HttpError;
 use super::negotiation::listed;
 use crate::app::App;
+use crate::front::request::Parts;
 
 pub(crate) use self::shape::Shape;
 
@@ -45,12 +45,12 @@ pub(crate) struct JsonBound {
 
 /// A body that is there.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct HeldBody {
     bytes: Bytes,
     held: HeldMemory,
 }
 
-impl Deref for Received {
+impl Deref for HeldBody {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -99,21 +99,20 @@ impl From<BodyError> for HttpError {
     fn from(error: BodyError) -> HttpError {
         match error {
             BodyError::NoRoom(error) => error.into(),
-            error => HttpError::refused(error.status(), error.to_string()),
+            error => HttpError::refused(error.status(), error),
         }
     }
 }
 
 impl From<NoRoom> for HttpError {
     fn from(error: NoRoom) -> HttpError {
-        HttpError::unavailable(error.to_string(), RETRY_SECONDS)
+        HttpError::unavailable(error, RETRY_SECONDS)
     }
 }
 
 /// The address that sent this request.
 pub(crate) fn client(app: &App, head: &Parts) -> ClientAddress {
-    let peer = head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address);
-    ClientAddress::resolve(peer, &head.headers, &app.limits.trusted)
+    ClientAddress::resolve(head.peer.address, &head.headers, &app.limits.trusted)
 }
 
 /// Whose budget a request's body counts in: that of the user who sends it, else that of the client.
@@ -155,7 +154,7 @@ pub(crate) async fn whole(
     principal: &Principal,
     body: Body,
     bytes_max: usize,
-) -> Result<Received, BodyError> {
+) -> Result<HeldBody, BodyError> {
     held(app, &head.headers, holder(app, head, principal), body, bytes_max).await
 }
 
@@ -169,7 +168,7 @@ pub(crate) async fn held(
     holder: MemoryHolder,
     body: Body,
     bytes_max: usize,
-) -> Result<Received, BodyError> {
+) -> Result<HeldBody, BodyError> {
     let bytes_max = bytes_max.min(app.limits.bodies.single_bytes_max(&holder));
     let announced = announced(headers);
     if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
@@ -199,10 +198,10 @@ pub(crate) async fn held(
         // Copied, because a piece is a slice that keeps a larger buffer in memory.
         bytes.extend_from_slice(&piece);
     }
-    Ok(Received { bytes: bytes.freeze(), held })
+    Ok(HeldBody { bytes: bytes.freeze(), held })
 }
 
-impl Received {
+impl HeldBody {
     /// The bytes, and the memory that they take.
     pub(crate) fn into_parts(self) -> (Bytes, HeldMemory) {
         (self.bytes, self.held)

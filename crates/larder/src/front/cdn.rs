@@ -11,17 +11,17 @@
 
 use std::time::Duration;
 
-use account::UserName;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, SET_COOKIE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use pypi::{ProjectName, ResolutionOrder, StageName};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use pypi::ResolutionOrder;
 
+use super::router::route;
 use crate::app::App;
+use crate::front::request::Parts;
 use crate::published::changes::tags::{
     ARTICLE_LISTS, ARTICLES, AUR, AUR_LISTS, PYTHON, article, files, list, package, project, stage,
 };
-use crate::routes::path::decoded_lossily;
+use crate::routes::{Endpoint, Route, Surface, Tree};
 
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
@@ -32,24 +32,6 @@ const X_DEVPI_AUTH: HeaderName = HeaderName::from_static("x-devpi-auth");
 
 /// Parts of the path of an article that is kept, at most.
 const PARTS_MAX: usize = 32;
-
-/// The first segments of paths of the AUR.
-const AUR_PLACES: [&str; 8] =
-    ["rpc", "rpc.php", "api", "packages", "pkgbase", "account", "rss", "atom"];
-
-/// What the names of its dumps begin with: without an ending, such a name may be that of a user.
-const AUR_DUMPS: [&str; 5] =
-    ["packages", "packages-meta-ext-v1", "packages-meta-v1", "pkgbase", "users"];
-
-/// Whether a path with these first two segments is one of the AUR.
-fn is_of_aur(first: &str, second: Option<&str>) -> bool {
-    let is_dump = first.split_once('.').is_some_and(|(name, ending)| {
-        AUR_DUMPS.contains(&name)
-            && second.is_none()
-            && [".gz", ".zst", ".sha256"].iter().any(|it| format!(".{ending}").ends_with(it))
-    });
-    is_dump || AUR_PLACES.contains(&first) || (first == "aur" && second == Some("history"))
-}
 
 /// Whether names of packages have this character. Those with others are answered as those that the database takes for equal.
 fn is_of_name(byte: u8) -> bool {
@@ -81,14 +63,19 @@ impl Tags {
             return None;
         }
         let path = head.uri.path();
-        let tags = match path.strip_prefix("/article/") {
-            Some(name) => Tags::of_article(name, seconds),
-            None if path == "/articles" => {
-                let tags = vec![ARTICLES.to_owned(), ARTICLE_LISTS.to_owned()];
-                Tags { tags, kept: seconds, is_article: false }
-            }
-            None => Tags::of_stage(app, path)
-                .or_else(|| Tags::of_aur(&head.uri, seconds.min(app.config.cdn.aur_seconds)))?,
+        let tags = match route(app, path) {
+            Some(route) => match route.place.first() {
+                Endpoint::ReadArticle => Tags::of_article(route.raw("{article}"), seconds),
+                Endpoint::ListArticles => {
+                    let tags = vec![ARTICLES.to_owned(), ARTICLE_LISTS.to_owned()];
+                    Tags { tags, kept: seconds, is_article: false }
+                }
+                _ => {
+                    let seconds = seconds.min(app.config.cdn.aur_seconds);
+                    Tags::of_aur(&route, head.uri.query(), seconds)?
+                }
+            },
+            None => Tags::of_stage(app, &Route::find(Tree::Python, path, None)?)?,
         };
         Some(Box::new(tags))
     }
@@ -108,53 +95,37 @@ impl Tags {
         Tags { tags, kept: if is_short { seconds } else { Duration::ZERO }, is_article: true }
     }
 
-    fn of_aur(uri: &Uri, kept: Duration) -> Option<Tags> {
-        let mut parts = uri.path().split('/').skip(1);
-        let (first, second) = (parts.next()?, parts.next());
-        if !is_of_aur(first, second) {
+    fn of_aur(route: &Route, query: Option<&str>, kept: Duration) -> Option<Tags> {
+        if route.place.first().surface() != Surface::Aur {
             return None;
         }
         // What only one package decides is purged with it alone. A parameter could name others.
-        let name = match (first, second, parts.next(), parts.next(), parts.next()) {
-            ("rpc", Some("v5" | "v6"), Some("info"), name, None)
-            | ("aur", Some("history"), name, None, None) => name,
-            _ => None,
+        let name = match route.place.path {
+            "/rpc/v5/{type}/{arg}" | "/rpc/v6/{type}/{arg}" if route.raw("{type}") == "info" => {
+                route.name("{arg}")
+            }
+            "/aur/history/{package}" => route.name("{package}"),
+            _ => "".into(),
         };
-        let decoded = name.filter(|_| uri.query().is_none()).map(decoded_lossily);
-        let tag = match decoded {
-            Some(name) if !name.is_empty() && name.bytes().all(is_of_name) => package(&name),
-            _ => AUR_LISTS.to_owned(),
+        let is_alone = query.is_none() && !name.is_empty() && name.bytes().all(is_of_name);
+        let tag = match is_alone {
+            true => package(&name),
+            false => AUR_LISTS.to_owned(),
         };
         Some(Tags { tags: vec![AUR.to_owned(), tag], kept, is_article: false })
     }
 
-    fn of_stage(app: &App, path: &str) -> Option<Tags> {
-        let decoded = percent_encoding::percent_decode_str(path).decode_utf8().ok()?;
-        let mut parts = decoded.trim_start_matches('/').trim_end_matches('/').split('/');
-        let user: UserName = parts.next()?.parse().ok()?;
-        let name: StageName = format!("{user}/{}", parts.next()?).parse().ok()?;
+    fn of_stage(app: &App, route: &Route) -> Option<Tags> {
+        let name = route.stage().ok()?;
         let mut tags = vec![PYTHON.to_owned(), stage(name.as_str())];
-        let is_installers = match parts.next() {
-            Some("+simple" | "simple") => {
-                tags.push(match parts.next().map(ProjectName::normalize) {
-                    None => list(name.as_str()),
-                    Some(Ok(found)) => project(name.as_str(), found.as_str()),
-                    Some(Err(_)) => return None,
-                });
-                true
-            }
-            Some("+f" | "+e") => {
-                tags.push(files(name.as_str()));
-                false
-            }
-            Some(first) => {
-                let found =
-                    ProjectName::normalize(if first == "pypi" { parts.next()? } else { first });
-                tags.push(project(name.as_str(), found.ok()?.as_str()));
-                false
-            }
-            None => false,
-        };
+        let endpoint = route.place.first();
+        match endpoint {
+            Endpoint::ShowIndex => {}
+            Endpoint::ListProjects => tags.push(list(name.as_str())),
+            Endpoint::DownloadFile | Endpoint::FindExternalFile => tags.push(files(name.as_str())),
+            _ => tags.push(project(name.as_str(), route.project().ok()?.as_str())),
+        }
+        let is_installers = matches!(endpoint, Endpoint::ListProjects | Endpoint::ShowSimplePage);
         let stored = app.live_store.snapshot()?;
         let order = ResolutionOrder::of(&stored.index, name.as_str())?;
         let is_followed = is_installers
@@ -235,9 +206,11 @@ mod tests {
 
     #[test]
     fn what_one_package_decides_has_its_tag() {
-        let of = |path: &'static str| {
-            Tags::of_aur(&Uri::from_static(path), Duration::from_secs(300))
-                .map(|found| found.tags.join(" "))
+        let of = |target: &'static str| {
+            let (path, query) =
+                target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+            let found = Tags::of_aur(&Route::find(Tree::Main, path, None)?, query, Duration::ZERO);
+            found.map(|found| found.tags.join(" "))
         };
         let expected = |tags: &str| Some(tags.to_owned());
         assert_eq!(of("/rpc/v5/info/yay"), expected("aur package:yay"));

@@ -19,7 +19,6 @@ use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, COOKIE, HeaderName, LOCATION,
     PROXY_AUTHENTICATE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use net::causes;
 use record::Serial;
@@ -32,8 +31,8 @@ use super::outside::root_url;
 use super::serial::X_LARDER_SERIAL;
 use crate::app::App;
 use crate::app::following::Following;
-use crate::routes::path::segments;
-use crate::routes::{Endpoint, Surface};
+use crate::front::request::Parts;
+use crate::routes::{Endpoint, Route, Surface, Tree};
 
 /// How many servers pass a request on: a chain of followers is shorter, a circle is not.
 const HOPS_MAX: u32 = 8;
@@ -167,10 +166,10 @@ pub(crate) fn may_give(app: &App, endpoint: Endpoint, head: &Parts, status: Stat
         (Some(part), StatusCode::NOT_FOUND) => match endpoint.surface() {
             Surface::Article => part.has_open_articles,
             Surface::Python => {
-                let mut names = segments(head.uri.path()).skip(1);
-                let (user, index) = (names.next(), names.next());
-                let stage = format!("{}/{}", user.unwrap_or_default(), index.unwrap_or_default());
-                app.live_store.snapshot().is_some_and(|it| it.index.stage(&stage).is_some())
+                let route = Route::find(Tree::Python, head.uri.path(), None);
+                let stage = route.and_then(|route| route.stage().ok());
+                let stored = app.live_store.snapshot();
+                stage.zip(stored).is_some_and(|(name, it)| it.index.stage(name.as_str()).is_some())
             }
             _ => false,
         },

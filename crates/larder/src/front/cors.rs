@@ -14,11 +14,11 @@ use http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ALLOW,
     AUTHORIZATION, COOKIE, ORIGIN, VARY,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::negotiation::has_any;
 use crate::app::App;
+use crate::front::request::Parts;
 use crate::routes::{Endpoint, Surface};
 
 /// Headers of answers that clients need, besides those that every page may read.

@@ -15,6 +15,14 @@ pub(crate) fn in_path(names: &str) -> String {
     utf8_percent_encode(names, &SEGMENTS).to_string()
 }
 
+/// One name of a path is encoded, except these characters.
+const SEGMENT: AsciiSet = SEGMENTS.add(b'/').remove(b'~').remove(b'+');
+
+/// A name as a part of a path, between slashes. It has no quote, so it is one word in a command, too.
+pub(crate) fn name_in_path(name: &str) -> String {
+    utf8_percent_encode(name, &SEGMENT).to_string()
+}
+
 /// A time on a page: to the second for programs, to the minute for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Timestamp);
@@ -132,6 +140,15 @@ pub(crate) fn people(list: &Acl) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_paths_are_one_word() {
+        for (name, path) in
+            [("yay", "yay"), ("c++", "c++"), ("a/b'c\"", "a%2Fb%27c%22"), ("é ", "%C3%A9%20")]
+        {
+            assert_eq!(name_in_path(name), path);
+        }
+    }
 
     #[test]
     fn sizes_have_few_digits() {

@@ -26,10 +26,10 @@ pub(crate) struct HttpError {
 }
 
 impl HttpError {
-    fn new(status: StatusCode, detail: impl Into<String>) -> HttpError {
+    fn new(status: StatusCode, detail: impl Display) -> HttpError {
         HttpError {
             status,
-            detail: detail.into(),
+            detail: detail.to_string(),
             retry_after_seconds: None,
             allow: None,
             challenges: false,
@@ -39,22 +39,27 @@ impl HttpError {
     }
 
     /// A surface's own refusal and its status; `detail` names the bad value and what was expected.
-    pub(crate) fn refused(status: StatusCode, detail: impl Into<String>) -> HttpError {
+    pub(crate) fn refused(status: StatusCode, detail: impl Display) -> HttpError {
         HttpError::new(status, detail)
     }
 
     /// 400: a value is not as expected.
-    pub(crate) fn bad_request(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn bad_request(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// 400: a path that is not text.
+    pub(crate) fn not_utf8(path: &str) -> HttpError {
+        HttpError::bad_request(format_args!("`{path}` is not UTF-8 after percent-decoding"))
+    }
+
     /// 403: the sender is known, and may not.
-    pub(crate) fn forbidden(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn forbidden(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::FORBIDDEN, detail)
     }
 
     /// 404: something is not there.
-    pub(crate) fn not_found(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn not_found(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::NOT_FOUND, detail)
     }
 
@@ -76,12 +81,12 @@ impl HttpError {
     }
 
     /// 409: another write came first.
-    pub(crate) fn conflict(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn conflict(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::CONFLICT, detail)
     }
 
     /// 410: something was there, and was deleted.
-    pub(crate) fn gone(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn gone(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::GONE, detail)
     }
 
@@ -92,12 +97,12 @@ impl HttpError {
     }
 
     /// 413: the request, or its answer, would be too large.
-    pub(crate) fn too_large(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn too_large(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }
 
     /// 415: a body of this type is not read.
-    pub(crate) fn unsupported(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn unsupported(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
@@ -110,27 +115,25 @@ impl HttpError {
     }
 
     /// 416: the range is outside of the body.
-    pub(crate) fn range_outside(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn range_outside(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::RANGE_NOT_SATISFIABLE, detail)
     }
 
     /// 422: the body was read, and asks for what cannot be.
-    pub(crate) fn unusable(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn unusable(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
     /// A computation without a result: 503 if there are too many, 500 if it failed.
     pub(crate) fn uncomputed(error: PoolError) -> HttpError {
         match error {
-            PoolError::Full { .. } | PoolError::Stopped => {
-                HttpError::unavailable(error.to_string(), 1)
-            }
-            PoolError::Panicked => HttpError::internal(error.to_string()),
+            PoolError::Full { .. } | PoolError::Stopped => HttpError::unavailable(error, 1),
+            PoolError::Panicked => HttpError::internal(error),
         }
     }
 
     /// 500, for an error that was logged.
-    pub(crate) fn internal(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn internal(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
@@ -151,7 +154,7 @@ impl HttpError {
     }
 
     /// 507: the disk is nearly full.
-    pub(crate) fn disk_full(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn disk_full(detail: impl Display) -> HttpError {
         HttpError::new(StatusCode::INSUFFICIENT_STORAGE, detail)
     }
 
@@ -178,18 +181,18 @@ impl HttpError {
     }
 
     /// 401, with the question for a user and a password.
-    pub(crate) fn unauthorized(detail: impl Into<String>) -> HttpError {
+    pub(crate) fn unauthorized(detail: impl Display) -> HttpError {
         HttpError { challenges: true, ..HttpError::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
     /// 503, with the time after which to try again.
-    pub(crate) fn unavailable(detail: impl Into<String>, retry_after_seconds: u32) -> HttpError {
+    pub(crate) fn unavailable(detail: impl Display, retry_after_seconds: u32) -> HttpError {
         let error = HttpError::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         HttpError { retry_after_seconds: Some(retry_after_seconds), ..error }
     }
 
     /// 429, with the time after which to try again.
-    pub(crate) fn too_many(detail: impl Into<String>, retry_after_seconds: u32) -> HttpError {
+    pub(crate) fn too_many(detail: impl Display, retry_after_seconds: u32) -> HttpError {
         let error = HttpError::new(StatusCode::TOO_MANY_REQUESTS, detail);
         HttpError { retry_after_seconds: Some(retry_after_seconds), ..error }
     }

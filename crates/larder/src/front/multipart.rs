@@ -11,8 +11,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use http::header::CONTENT_DISPOSITION;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use multer::{Field, Multipart};
+
+use super::error::HttpError;
+use crate::front::request::Parts;
 
 /// Bytes, give or take a piece, that are read while a field is looked for: a head has some hundred.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -25,6 +28,21 @@ pub(crate) struct FormReader {
     multipart: Multipart<'static>,
     /// Bytes that may still come until the next field is found.
     left: Arc<AtomicUsize>,
+    fields: usize,
+    fields_max: usize,
+}
+
+/// The boundary between the fields of a form that one of our pages has sent.
+///
+/// # Errors
+/// 415 for a body that is no such form.
+pub(crate) fn boundary_of_page(head: &Parts) -> Result<String, HttpError> {
+    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| {
+        HttpError::unsupported(
+            "the body is not the form of this page: `multipart/form-data` was expected",
+        )
+    })
 }
 
 /// Why there is no next field.
@@ -34,6 +52,8 @@ pub(crate) enum FormError {
         "the form has more than {HEAD_BYTES_MAX} bytes before its first boundary, or in the head of a field"
     )]
     Head,
+    #[error("the form has more than {0} fields")]
+    Fields(usize),
     #[error("the form did not arrive whole: {0}")]
     Broken(#[from] multer::Error),
 }
@@ -49,7 +69,13 @@ impl FormReader {
     {
         let left = Arc::new(AtomicUsize::new(UNCOUNTED));
         let counted = Counted { pieces: Box::pin(pieces), left: left.clone(), is_pausing: false };
-        FormReader { multipart: Multipart::new(counted, boundary), left }
+        let multipart = Multipart::new(counted, boundary);
+        FormReader { multipart, left, fields: 0, fields_max: usize::MAX }
+    }
+
+    /// The same, with a bound on the number of fields.
+    pub(crate) fn with_fields_max(self, fields_max: usize) -> FormReader {
+        FormReader { fields_max, ..self }
     }
 
     /// The next field; `None` at the end. The caller must have read the previous one to its end.
@@ -60,7 +86,12 @@ impl FormReader {
         self.left.store(HEAD_BYTES_MAX, Relaxed);
         let found = self.multipart.next_field().await;
         let left = self.left.swap(UNCOUNTED, Relaxed);
-        found.map_err(|error| if left == 0 { FormError::Head } else { error.into() })
+        self.fields += 1;
+        match found {
+            Ok(Some(_)) if self.fields > self.fields_max => Err(FormError::Fields(self.fields_max)),
+            Err(_) if left == 0 => Err(FormError::Head),
+            found => Ok(found?),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use reply::Encoding;
 
@@ -23,6 +23,17 @@ pub(crate) fn listed(headers: &HeaderMap, name: HeaderName) -> Option<Cow<'_, st
         }
     }
     Some(list)
+}
+
+/// The media type in a `Content-Type`, without its parameters.
+pub(crate) fn essence(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// The media type of a request's body; empty if the request does not say it.
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
+    let said = headers.get(CONTENT_TYPE).map(|it| String::from_utf8_lossy(it.as_bytes()));
+    essence(said.as_deref().unwrap_or_default()).to_owned()
 }
 
 /// The encoding that the client prefers among those that answers are sent in.

@@ -2,10 +2,9 @@
 
 use http::HeaderMap;
 use http::header::{HOST, HeaderName};
-use http::request::Parts;
-use net::Peer;
 
 use crate::app::App;
+use crate::front::request::Parts;
 
 const X_OUTSIDE_URL: HeaderName = HeaderName::from_static("x-outside-url");
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
@@ -20,8 +19,7 @@ pub(crate) fn root_url(app: &App, head: &Parts) -> String {
     if let Some(url) = &app.config.public_url {
         return url.clone();
     }
-    let has_tls = head.extensions.get::<Peer>().is_some_and(|peer| peer.tls);
-    let own = if has_tls { "https" } else { "http" };
+    let own = if head.peer.tls { "https" } else { "http" };
     let scheme = outside_scheme(app, head).unwrap_or(own);
     let host = head.headers.get(HOST).and_then(|value| value.to_str().ok());
     let host = host.or_else(|| head.uri.authority().map(|authority| authority.as_str()));
@@ -48,22 +46,26 @@ pub(crate) fn prefix(url: &str) -> &str {
 /// The URL in `X-Outside-URL`, without slashes at its end, where a trusted proxy sent one.
 pub(crate) fn outside_url<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
     let url = only(&head.headers, &X_OUTSIDE_URL)?;
-    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted) && is_url(url);
+    let is_believed = is_of_proxy(app, head) && is_url(url);
     is_believed.then(|| url.trim_end_matches('/'))
 }
 
 /// The path in `X-Forwarded-Prefix`, without slashes at its end, where a trusted proxy sent one.
 fn outside_prefix<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
     let prefix = only(&head.headers, &X_FORWARDED_PREFIX)?;
-    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted) && is_path(prefix);
+    let is_believed = is_of_proxy(app, head) && is_path(prefix);
     is_believed.then(|| prefix.trim_end_matches('/'))
 }
 
 /// The scheme in `X-Forwarded-Proto`, where a trusted proxy sent one.
 pub(crate) fn outside_scheme<'head>(app: &App, head: &'head Parts) -> Option<&'head str> {
     let scheme = only(&head.headers, &X_FORWARDED_PROTO)?;
-    let is_believed = Peer::is_trusted(&head.extensions, &app.limits.trusted);
-    (is_believed && matches!(scheme, "http" | "https")).then_some(scheme)
+    (is_of_proxy(app, head) && matches!(scheme, "http" | "https")).then_some(scheme)
+}
+
+/// Whether a trusted proxy sent the request.
+pub(crate) fn is_of_proxy(app: &App, head: &Parts) -> bool {
+    app.limits.trusted.contains(head.peer.address)
 }
 
 /// The value of a header that comes once; of several values, nobody knows which is the proxy's.

@@ -16,10 +16,8 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
     RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use markup::Target;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reply::Reply;
 use serde::Deserialize;
 
@@ -33,6 +31,7 @@ use super::respond::{Conditions, respond, respond_kept};
 use super::site_files::{PageFile, SiteFiles};
 use crate::app::App;
 use crate::app::brand::Brand;
+use crate::front::request::Parts;
 use crate::published::finished_pages::MadeOf;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -360,22 +359,22 @@ pub(crate) async fn send_once(page: &impl Template, head: &Parts, status: Status
 }
 
 /// The place of a page in the cache: its URL, and what it is made of.
-pub(crate) struct Keeping {
+pub(crate) struct PageCacheKey {
     url: String,
     made_of: MadeOf,
 }
 
-impl Keeping {
+impl PageCacheKey {
     /// The place of a page that everybody may see. `None` with a query: there are too many different ones. `None` also for a
     /// user who is logged in, whose name the page has.
-    pub(crate) fn of(head: &Parts, site: &Site, made_of: MadeOf) -> Option<Keeping> {
+    pub(crate) fn of(head: &Parts, site: &Site, made_of: MadeOf) -> Option<PageCacheKey> {
         let is_kept = head.uri.query().is_none() && site.is_for_everybody();
-        is_kept.then(|| Keeping::at(site.root_url(), head.uri.path(), made_of))
+        is_kept.then(|| PageCacheKey::at(site.root_url(), head.uri.path(), made_of))
     }
 
     /// The place of the page at `path`, with any query.
-    pub(crate) fn at(root_url: &str, path: &str, made_of: MadeOf) -> Keeping {
-        Keeping { url: format!("{root_url} {path}"), made_of }
+    pub(crate) fn at(root_url: &str, path: &str, made_of: MadeOf) -> PageCacheKey {
+        PageCacheKey { url: format!("{root_url} {path}"), made_of }
     }
 
     /// The page, if it is at hand.
@@ -510,15 +509,6 @@ pub(crate) fn error_page(
     })
 }
 
-/// A name of a path is encoded, except these characters.
-const SEGMENT: AsciiSet =
-    NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'@').remove(b'+');
-
-/// A name as a part of a path, between slashes. It has no quote, so it is one word in a command, too.
-pub(crate) fn in_path(name: &str) -> String {
-    utf8_percent_encode(name, &SEGMENT).to_string()
-}
-
 /// A number with a comma after each thousand.
 pub(crate) fn separated(number: usize) -> String {
     let digits = number.to_string();
@@ -630,15 +620,6 @@ mod tests {
             (1_234_567, "1,234,567"),
         ] {
             assert_eq!(separated(number), text);
-        }
-    }
-
-    #[test]
-    fn names_in_paths_are_one_word() {
-        for (name, path) in
-            [("yay", "yay"), ("c++", "c++"), ("a/b'c\"", "a%2Fb%27c%22"), ("é ", "%C3%A9%20")]
-        {
-            assert_eq!(in_path(name), path);
         }
     }
 

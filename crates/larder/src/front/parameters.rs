@@ -1,6 +1,22 @@
-//! The parameters of a query; parameters that the endpoint does not have are refused.
+//! The parameters of a query. Programs are refused parameters that the endpoint does not have; pages for people ignore them.
+
+use std::borrow::Cow;
+
+use record::excerpt;
 
 use super::error::HttpError;
+use crate::front::request::Parts;
+
+/// The first value of a parameter, whatever else the query has.
+pub(crate) fn parameter<'head>(head: &'head Parts, name: &str) -> Option<Cow<'head, str>> {
+    let mut pairs = form_urlencoded::parse(head.uri.query()?.as_bytes());
+    pairs.find_map(|(found, value)| (found == name).then_some(value))
+}
+
+/// The first value of a parameter that people type, without spaces around it: at most so much of it, and empty without it.
+pub(crate) fn typed_parameter(head: &Parts, name: &str, chars_max: usize) -> String {
+    excerpt(parameter(head, name).unwrap_or_default().trim(), chars_max).to_owned()
+}
 
 /// Parses the parameters of a query: only these, each at most once.
 pub(crate) fn parameters<const COUNT: usize>(

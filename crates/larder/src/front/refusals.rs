@@ -22,13 +22,13 @@ impl From<Refusal> for HttpError {
     /// The refusals of articles depend on what the sender may see, and are worded there.
     fn from(refusal: Refusal) -> HttpError {
         match refusal {
-            Refusal::Ended(refusal) => HttpError::unauthorized(refusal.to_string()),
+            Refusal::Ended(refusal) => HttpError::unauthorized(refusal),
             Refusal::Denied(denied) => of_denied(&denied),
             Refusal::Rule(rule @ Rule::CreateToken(_)) if rule.kind() == Kind::Invalid => {
-                HttpError::unusable(rule.to_string())
+                HttpError::unusable(rule)
             }
-            Refusal::Rule(rule) => HttpError::refused(status(rule.kind()), rule.to_string()),
-            Refusal::Withheld { .. } => HttpError::forbidden(refusal.to_string()),
+            Refusal::Rule(rule) => HttpError::refused(status(rule.kind()), rule),
+            Refusal::Withheld { .. } => HttpError::forbidden(refusal),
             Refusal::Failed(failure) => failure.into(),
             Refusal::Blobs(error) => unwritable(error),
             Refusal::BlobMissing(digest) => {
@@ -62,8 +62,8 @@ fn of_denied(denied: &Denied) -> HttpError {
                 None => format!("{error}: {}", denied.otherwise),
             });
         }
-        right @ Right::SeeAll(_) => return HttpError::forbidden(right.to_string()),
-        _ => return HttpError::forbidden(denied.to_string()),
+        right @ Right::SeeAll(_) => return HttpError::forbidden(right),
+        _ => return HttpError::forbidden(denied),
     };
     super::auth::denied_for(denied.by.as_deref(), denied.lack.as_ref(), purpose, &denied.otherwise)
 }

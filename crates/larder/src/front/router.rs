@@ -43,35 +43,28 @@ pub(crate) fn without_slash(app: &App, path: &str) -> Option<&'static Place> {
     route(app, path).map(|route| route.place).filter(is_page)
 }
 
-/// A refusal that says what is wrong with a name.
-fn refused(error: impl std::fmt::Display) -> HttpError {
-    HttpError::bad_request(error.to_string())
-}
-
 /// The names in a path, as types. A name that is not valid is answered with 400.
 impl Route {
     /// The name that stands for `placeholder`, percent-decoded.
     pub(crate) fn text(&self, placeholder: &str) -> Result<Cow<'_, str>, HttpError> {
-        decoded(self.raw(placeholder)).map_err(|_| {
-            refused(format_args!("`{}` is not UTF-8 after percent-decoding", self.path()))
-        })
+        decoded(self.raw(placeholder)).map_err(|_| HttpError::not_utf8(self.path()))
     }
 
     pub(crate) fn user(&self) -> Result<UserName, HttpError> {
-        self.text("{user}")?.parse::<UserName>().map_err(refused)
+        self.text("{user}")?.parse::<UserName>().map_err(HttpError::bad_request)
     }
 
     pub(crate) fn stage(&self) -> Result<StageName, HttpError> {
         let name = format!("{}/{}", self.text("{user}")?, self.text("{index}")?);
-        name.parse::<StageName>().map_err(refused)
+        name.parse::<StageName>().map_err(HttpError::bad_request)
     }
 
     pub(crate) fn project(&self) -> Result<ProjectName, HttpError> {
-        ProjectName::normalize(&self.text("{project}")?).map_err(refused)
+        ProjectName::normalize(&self.text("{project}")?).map_err(HttpError::bad_request)
     }
 
     pub(crate) fn article(&self) -> Result<ArticleName, HttpError> {
-        ArticleName::parse(&self.text("{article}")?).map_err(refused)
+        ArticleName::parse(&self.text("{article}")?).map_err(HttpError::bad_request)
     }
 }
 

@@ -5,11 +5,11 @@
 use std::borrow::Cow;
 
 use http::Uri;
-use http::request::Parts;
 
 use super::outside;
 use super::router::route;
 use crate::app::App;
+use crate::front::request::Parts;
 
 /// Paths below which slashes belong to a name, which is never changed.
 const NAMES: [&str; 4] = ["/article/", "/+edit/", "/+rename/", "/+attachments/"];

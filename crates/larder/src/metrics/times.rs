@@ -39,7 +39,7 @@ const BOUNDS: [u64; 14] = [
 
 /// A request's running time; `None` if the request is not in the sample.
 #[derive(Clone, Copy, Debug)]
-pub struct Stopwatch {
+pub(crate) struct Stopwatch {
     started_at: Option<Instant>,
     /// How many requests this one counts for.
     weight: u32,
@@ -47,13 +47,13 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// Times this request.
-    pub fn start() -> Stopwatch {
+    pub(crate) fn start() -> Stopwatch {
         Stopwatch { started_at: Some(Instant::now()), weight: 1 }
     }
 
     /// Times one of [`SAMPLED_OF`] requests of this thread, chosen at random, so that a rhythm in the requests does not distort
     /// the sample.
-    pub fn start_sampled() -> Stopwatch {
+    pub(crate) fn start_sampled() -> Stopwatch {
         thread_local! {
             static DRAWN: Cell<u32> = const { Cell::new(0x9E37_79B9) };
         }

@@ -10,11 +10,11 @@ use std::sync::LazyLock;
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use reply::Reply;
 
 use crate::app::App;
 use crate::front::page::{self, Audience, Site};
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 
 static ROBOTS: LazyLock<Reply> =

@@ -21,7 +21,6 @@ use article::{
 };
 use askama::Template;
 use axum::response::Response;
-use http::request::Parts;
 use markup::{Format, Options, RenderedText};
 use net::Answered;
 use state::stored::Stored;
@@ -31,8 +30,9 @@ use super::rendered::{Key, rendered, rendered_once};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
 use crate::protocols::articles::reader::{
     PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, keep_private, revision,
@@ -235,8 +235,7 @@ pub(crate) fn choose_article(app: &App, head: &Parts) -> Result<Response, HttpEr
     if name.trim().is_empty() {
         return Ok(see_other(app, head, "/articles"));
     }
-    let name = ArticleName::parse(name.trim())
-        .map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let name = ArticleName::parse(name.trim()).map_err(HttpError::bad_request)?;
     Ok(see_other(app, head, &format!("/+edit/{}", in_path(name.as_str()))))
 }
 
@@ -247,10 +246,10 @@ fn format(content: &Facts) -> Option<Format> {
 }
 
 /// The place in the cache of the page that everybody sees; `None` if articles are not open to everybody.
-fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<Keeping> {
+fn keeping(app: &App, head: &Parts, stored: &Stored, site: &Site) -> Option<PageCacheKey> {
     let index = Arc::downgrade(&app.articles.texts.snapshot().index);
     let made_of = MadeOf::Articles(stored.articles.changed_at(), index);
-    Keeping::of(head, site, made_of).filter(|_| app.articles.is_open)
+    PageCacheKey::of(head, site, made_of).filter(|_| app.articles.is_open)
 }
 
 /// The cached page of the article that follows `/article/` in a path, if it is up to date. Not for users who are logged in.

@@ -14,7 +14,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::SET_COOKIE;
-use http::request::Parts;
 use pypi::{ProjectName, StageName};
 use record::{ChangeKind, Digest, Serial, excerpt};
 use serde_json::Value;
@@ -26,8 +25,9 @@ use crate::front::auth::Cookie;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::protocols::changes::{is_served, loaded};
-use crate::published::changes::{Entry, Event, Feed, FeedPosition, Followed, Subject};
+use crate::published::changes::{Entry, Event, Feed, FeedPosition, FeedSurface, Subject};
 
 /// Size of the form of this page.
 const FORM_BYTES_MAX: usize = 4 << 10;
@@ -128,17 +128,17 @@ fn is_position(text: &str) -> bool {
 /// 401 without a session; 503 until the changes are loaded, and if too much is being computed.
 pub(crate) async fn show_changed(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (session, principal) = forms::logged_in(app, head).await?;
-    let surfaces = [Followed::Articles, Followed::Python].into_iter();
-    let surfaces: Vec<Followed> = surfaces.filter(|surface| is_served(app, *surface)).collect();
+    let surfaces = [FeedSurface::Articles, FeedSurface::Python].into_iter();
+    let surfaces: Vec<FeedSurface> = surfaces.filter(|surface| is_served(app, *surface)).collect();
     let mark = principal.user_name().and_then(|user| mark(app, head, user.as_str()));
     // Both feeds have the serials of the store. What happens from here on, the page may lack.
-    let feed = loaded(app, Followed::Articles).await;
+    let feed = loaded(app, FeedSurface::Articles).await;
     let not_loaded = |_| HttpError::unavailable("the changes are not loaded yet", 1);
     let position = feed.position(feed.now().map_err(not_loaded)?);
     for surface in &surfaces {
         loaded(app, *surface).await;
     }
-    let since = |surface: &Followed| known(app.changes.feed(*surface), mark.as_ref());
+    let since = |surface: &FeedSurface| known(app.changes.feed(*surface), mark.as_ref());
     let mut is_whole = mark.is_some() && surfaces.iter().all(|surface| since(surface).is_some());
     let asked = surfaces.iter().map(|surface| (*surface, since(surface))).collect::<Vec<_>>();
     let reading = Reading { app: app.clone(), stored: app.stored()?, principal };
@@ -210,12 +210,12 @@ struct Reading {
 
 impl Reading {
     /// The changes of a surface after `since`, or the last ones, and whether these are all.
-    fn list(&self, surface: Followed, since: Option<Serial>) -> (List, bool) {
+    fn list(&self, surface: FeedSurface, since: Option<Serial>) -> (List, bool) {
         let feed = self.app.changes.feed(surface);
         let mut changes = changes(feed, since.unwrap_or_default()).take(LOOKED_AT_MAX + 1);
         let mut looked_at = changes.by_ref().take(LOOKED_AT_MAX);
         let (id, title, (lines, is_cut)) = match surface {
-            Followed::Python => ("projects", "Python projects", self.projects(&mut looked_at)),
+            FeedSurface::Python => ("projects", "Python projects", self.projects(&mut looked_at)),
             _ => ("articles", "Articles", self.articles(&mut looked_at, since)),
         };
         let is_all = !is_cut && changes.next().is_none();

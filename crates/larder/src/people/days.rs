@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-use crate::front::{display, page};
+use crate::front::display::{self, name_in_path};
 
 /// A day with its time.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,6 @@ pub(crate) struct PageLink {
 
 impl From<String> for PageLink {
     fn from(name: String) -> PageLink {
-        PageLink { path: page::in_path(&name), name }
+        PageLink { path: name_in_path(&name), name }
     }
 }

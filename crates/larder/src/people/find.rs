@@ -12,7 +12,6 @@ use article::{Article, ArticleName, ListQuery};
 use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use jiff::Timestamp;
 use pypi::policy::{shown_versions, shows_all};
 use pypi::{Stage, Version};
@@ -22,8 +21,11 @@ use state::stored::Stored;
 
 use crate::app::App;
 use crate::front::auth;
+use crate::front::display::{in_path, name_in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
+use crate::front::parameters::typed_parameter;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 use crate::front::search_words::{distinct_words, normal};
 use crate::protocols::articles::search::snippets;
@@ -104,10 +106,7 @@ struct Question {
 
 impl Question {
     async fn of(app: &Arc<App>, head: &Parts, limit: usize) -> Result<Question, HttpError> {
-        let query = head.uri.query().unwrap_or_default();
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        let text = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-        let text = record::excerpt(text.unwrap_or_default().trim(), QUERY_CHARS_MAX).into();
+        let text = typed_parameter(head, "q", QUERY_CHARS_MAX);
         // Until the store is loaded, credentials cannot be checked, and nothing of it is found.
         let principal = match app.live_store.snapshot().is_some() {
             true => auth::identified_of(app, head).await?.unwrap_or_default(),
@@ -151,7 +150,7 @@ impl Question {
         let published = self.app.aur.snapshot_full().filter(|_| self.app.aur.is_on())?;
         let best = published.snapshot.best(&self.text, self.limit);
         let items = best.packages.into_iter().map(|package| Item {
-            path: format!("/packages/{}", page::in_path(&package.name)),
+            path: format!("/packages/{}", name_in_path(&package.name)),
             warning: match (&package.maintainer, package.out_of_date) {
                 (None, _) => "orphan",
                 (_, Some(_)) => "out of date",
@@ -238,7 +237,7 @@ impl Question {
             let newest = versions.iter().filter_map(|text| Version::parse(text).ok()).max();
             let [user, index] = [stage.name().user(), stage.name().index()];
             Item {
-                path: [user, index, name].map(|part| format!("/{}", page::in_path(part))).concat(),
+                path: [user, index, name].map(|part| format!("/{}", name_in_path(part))).concat(),
                 name: name.to_string(),
                 note: newest.map(String::from).unwrap_or_default(),
                 text: stage.name().to_string(),
@@ -295,10 +294,7 @@ impl Question {
             let latest = article.latest().and_then(|facts| facts.content());
             items.push(Item {
                 name: name.to_owned(),
-                path: format!(
-                    "/article/{}",
-                    name.split('/').map(page::in_path).collect::<Vec<_>>().join("/")
-                ),
+                path: format!("/article/{}", in_path(name)),
                 note: String::new(),
                 text: latest.and_then(|it| it.title.as_deref()).unwrap_or_default().to_owned(),
                 warning: "",

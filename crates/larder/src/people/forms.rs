@@ -5,8 +5,7 @@
 use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
-use http::request::Parts;
+use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use operations::Sender;
@@ -18,7 +17,9 @@ use crate::app::App;
 use crate::front::auth::{self, Cookie, session};
 use crate::front::body;
 use crate::front::error::HttpError;
+use crate::front::negotiation::media_type;
 use crate::front::outside::root_path;
+use crate::front::request::Parts;
 use crate::front::target::below;
 
 /// Most fields of a form.
@@ -255,12 +256,10 @@ pub(crate) async fn proved_again(
             .any(|it| it.secret_digest == digest && is_just_now(it.created_at, now))
         {
             true if field != "old" => Ok(posted.principal.clone()),
-            true => Err(HttpError::refused(
-                StatusCode::FORBIDDEN,
+            true => Err(HttpError::forbidden(
                 "You have no password here, so you cannot change it. Whoever runs this server can give you one.",
             )),
-            false => Err(HttpError::refused(
-                StatusCode::FORBIDDEN,
+            false => Err(HttpError::forbidden(
                 "This is possible within ten minutes of logging in: log out, log in again, and try it once more.",
             )),
         };
@@ -273,7 +272,7 @@ pub(crate) async fn proved_again(
             "old" => "The old password is wrong.",
             _ => "Your own password is asked for once more, and what was sent is not it.",
         };
-        HttpError::refused(StatusCode::FORBIDDEN, detail)
+        HttpError::forbidden(detail)
     })
 }
 
@@ -305,13 +304,11 @@ pub(crate) async fn posted_by_nobody(
 }
 
 fn check_media_type(head: &Parts) -> Result<(), HttpError> {
-    let said =
-        head.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
-    if media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+    let media_type = media_type(&head.headers);
+    if media_type.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         return Ok(());
     }
-    let media_type = excerpt(media_type, 80);
+    let media_type = excerpt(&media_type, 80);
     let detail = format!(
         "a body of the type `{}` is no form: `application/x-www-form-urlencoded` was expected",
         media_type.escape_debug()
@@ -399,6 +396,19 @@ pub(crate) fn keep_session(
 ) {
     let seen = seen.max(session::seen_already(app, head, session));
     response.headers_mut().append(SET_COOKIE, session::cookie(app, head, session, seen));
+}
+
+/// Redirects the browser after its form made this commit, as [`see_other`] and [`keep_session`] do.
+pub(crate) fn carried_out(
+    app: &App,
+    head: &Parts,
+    path: &str,
+    session: &SessionText,
+    seen: Serial,
+) -> Response {
+    let mut response = see_other(app, head, path);
+    keep_session(app, head, &mut response, session, seen);
+    response
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use account::{Object, Portion, Principal, Scope};
 use askama::Template;
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use pypi::ResolutionOrder;
@@ -24,6 +23,7 @@ use crate::front::auth;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
+use crate::front::request::Parts;
 
 use super::python::{self, IndexLine};
 

@@ -20,19 +20,21 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use operations::Operation;
 use operations::rights::{check_administrator, may_keep};
 use pypi::StageName;
-use record::{Serial, excerpt};
+use record::Serial;
 use serde_json::{Value, json};
 
 use self::index_settings::{Kind, Setting, new_index, people};
 use super::forms::{self, Posted};
 use crate::app::App;
 use crate::front::auth;
+use crate::front::display::in_path;
 use crate::front::error::HttpError;
-use crate::front::page::{self, Site, in_path};
+use crate::front::page::{self, Site};
+use crate::front::parameters::typed_parameter;
+use crate::front::request::Parts;
 use crate::protocols::python;
 
 pub(crate) use self::audit::show_audit;
@@ -49,11 +51,6 @@ const FORM_BYTES_MAX: usize = 512 << 10;
 
 /// Most users, and most indexes, on a page.
 const LINES_MAX: usize = 200;
-
-/// The name of an index in a path: its two parts are escaped, the slash between them is not.
-fn stage_in_path(name: &pypi::StageName) -> String {
-    name.as_str().split('/').map(in_path).collect::<Vec<_>>().join("/")
-}
 
 /// What came of a form.
 struct Answer {
@@ -209,10 +206,7 @@ async fn page(
     typed: Option<&forms::Fields>,
 ) -> Result<Response, HttpError> {
     let stored = app.stored()?;
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query = excerpt(query.unwrap_or_default().trim(), 200).to_owned();
+    let query = typed_parameter(head, "q", 200);
     let is_administrator = principal.is_administrator(Scope::UserAdmin, Object::Server);
     let policy = &app.rules.users;
     let users = stored.accounts.users().filter(|user| {
@@ -237,7 +231,7 @@ async fn page(
     });
     let mut indexes = stages.map(|stage| IndexLine {
         name: stage.name().to_string(),
-        path: stage_in_path(stage.name()),
+        path: in_path(stage.name().as_str()),
         about: if stage.config().is_mirror() { "mirror".into() } else { "index".into() },
     });
     let name = principal.user_name().map(ToString::to_string).unwrap_or_default();

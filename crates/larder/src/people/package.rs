@@ -8,15 +8,16 @@ use askama::Template;
 use aur::{By, Details, Filter, ListWindow, Order, PackageSelection, PackageSummary, Snapshot};
 use axum::response::Response;
 use config::AurSource;
-use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::days::{Day, PageLink};
-use super::package_past::Past;
+use super::package_past::PackagePast;
 use crate::app::App;
+use crate::front::display::name_in_path;
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
+use crate::front::request::Parts;
 use crate::front::turns::in_turn;
 use crate::protocols::changes::Histories;
 use crate::published::finished_pages::MadeOf;
@@ -208,7 +209,7 @@ struct PackagePage {
     /// Whether the name stands for itself in a shell.
     is_plain: bool,
     /// `None` while the history lacks the packages that are served.
-    past: Option<Past>,
+    past: Option<PackagePast>,
 }
 
 impl PackagePage {
@@ -233,7 +234,7 @@ pub(crate) async fn show_package(
     let published = app.packages()?;
     let site = Site::of(app, head);
     let made_of = MadeOf::Packages(Arc::downgrade(&published));
-    let mut keeping = Keeping::of(head, &site, made_of);
+    let mut keeping = PageCacheKey::of(head, &site, made_of);
     let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
     if let Some(kept) = kept {
         return Ok(kept);
@@ -254,7 +255,7 @@ pub(crate) async fn show_package(
             // Without its history the page is incomplete and is not kept.
             keeping = keeping.filter(|_| members.is_some());
             if let Some(members) = members.filter(|members| !members.is_empty()) {
-                page.past = Some(Past::of(&members, Timestamp::now()));
+                page.past = Some(PackagePast::of(&members, Timestamp::now()));
             }
             Ok(match keeping {
                 Some(keeping) => keeping.send(app, &page, head, Audience::Everybody).await,
@@ -265,7 +266,7 @@ pub(crate) async fn show_package(
             let detail = match published.snapshot.base(&name) {
                 Some(base) => format!(
                     "there is no package `{name}`; there is a package base of this name, at `/pkgbase/{}`",
-                    page::in_path(&base.name)
+                    name_in_path(&base.name)
                 ),
                 None => format!(
                     "there is no package `{name}` in the AUR, as of {}",
@@ -408,10 +409,7 @@ impl About {
             last_modified: Day::of(summary.last_modified),
             out_of_date: summary.out_of_date.and_then(Day::of),
             keywords: details.keywords.clone(),
-            snapshot_path: format!(
-                "/cgit/aur.git/snapshot/{}.tar.gz",
-                page::in_path(&summary.base)
-            ),
+            snapshot_path: format!("/cgit/aur.git/snapshot/{}.tar.gz", name_in_path(&summary.base)),
         }
     }
 }

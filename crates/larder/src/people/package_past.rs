@@ -1,6 +1,6 @@
 //! The history of a package, for its page: its maintainers with dates, and since when its versions are known.
 //!
-//! members of the answer of `/aur/history/{package}` -> [`Past`], which says in words whether it changed hands lately.
+//! members of the answer of `/aur/history/{package}` -> [`PackagePast`], which says in words whether it changed hands lately.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -15,20 +15,20 @@ const LINES_MAX: usize = 20;
 
 /// The past of a package.
 #[derive(Default)]
-pub(crate) struct Past {
+pub(crate) struct PackagePast {
     /// Since when there is a history.
     pub(crate) known_since: Option<Day>,
     /// A warning, if it changed hands lately.
-    pub(crate) warning: Option<Warning>,
+    pub(crate) warning: Option<OwnershipWarning>,
     /// Its maintainers, newest first.
-    pub(crate) maintainers: Vec<Maintained>,
+    pub(crate) maintainers: Vec<MaintainerPeriod>,
     /// Its versions, newest first.
-    pub(crate) versions: Vec<Seen>,
+    pub(crate) versions: Vec<VersionSighting>,
     pub(crate) more_versions: usize,
 }
 
 /// The package changed hands lately.
-pub(crate) struct Warning {
+pub(crate) struct OwnershipWarning {
     pub(crate) since: Day,
     /// The maintainer now; `None` if it is an orphan.
     pub(crate) now: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Warning {
     pub(crate) was_orphan: bool,
 }
 
-pub(crate) struct Maintained {
+pub(crate) struct MaintainerPeriod {
     /// `None` while it was an orphan.
     pub(crate) who: Option<PageLink>,
     pub(crate) from: Option<Day>,
@@ -45,13 +45,13 @@ pub(crate) struct Maintained {
     pub(crate) until: Option<Day>,
 }
 
-pub(crate) struct Seen {
+pub(crate) struct VersionSighting {
     pub(crate) version: String,
     pub(crate) at: Option<Day>,
 }
 
-impl Past {
-    pub(crate) fn of(members: &Map<String, Value>, now: Timestamp) -> Past {
+impl PackagePast {
+    pub(crate) fn of(members: &Map<String, Value>, now: Timestamp) -> PackagePast {
         let seconds = |value: &Value| value.as_i64();
         let at = |key: &str| members.get(key).and_then(seconds);
         let list =
@@ -67,14 +67,14 @@ impl Past {
         let lately = now - SignedDuration::from_hours(24 * LATELY_DAYS);
         let warning = last.zip(since).filter(|(_, since)| *since >= lately.as_second());
         let warning = warning.and_then(|((before, until), since)| {
-            Some(Warning {
+            Some(OwnershipWarning {
                 since: Day::of(since)?,
                 now: current.map(str::to_owned),
                 before,
                 was_orphan: current.is_some() && until.is_some_and(|until| until < since),
             })
         });
-        let mut maintainers = vec![Maintained {
+        let mut maintainers = vec![MaintainerPeriod {
             who: current.map(|name| name.to_owned().into()),
             from: since.and_then(Day::of),
             until: None,
@@ -85,17 +85,17 @@ impl Past {
             let until = seconds(&entry["Until"]);
             if until != next_from && current.is_some() | (maintainers.len() > 1) {
                 let (from, until) = (until.and_then(Day::of), next_from.and_then(Day::of));
-                maintainers.push(Maintained { who: None, from, until });
+                maintainers.push(MaintainerPeriod { who: None, from, until });
             }
             next_from = seconds(&entry["From"]);
-            maintainers.push(Maintained {
+            maintainers.push(MaintainerPeriod {
                 who: Some(text(&entry["Name"]).into()),
                 from: next_from.and_then(Day::of),
                 until: until.and_then(Day::of),
             });
         }
         let versions = list("Versions");
-        Past {
+        PackagePast {
             known_since: at("KnownSince").and_then(Day::of),
             warning,
             maintainers,
@@ -103,7 +103,7 @@ impl Past {
             versions: versions
                 .iter()
                 .take(LINES_MAX)
-                .map(|seen| Seen {
+                .map(|seen| VersionSighting {
                     version: text(&seen["Version"]),
                     at: seconds(&seen["FirstSeen"]).and_then(Day::of),
                 })
@@ -120,12 +120,12 @@ mod tests {
 
     const DAY: i64 = 86_400;
 
-    fn past(members: Value, day: i64) -> Past {
+    fn past(members: Value, day: i64) -> PackagePast {
         let Value::Object(members) = members else { panic!("members were expected") };
-        Past::of(&members, Timestamp::from_second(day * DAY).expect("a time"))
+        PackagePast::of(&members, Timestamp::from_second(day * DAY).expect("a time"))
     }
 
-    fn line(entry: &Maintained) -> String {
+    fn line(entry: &MaintainerPeriod) -> String {
         let who = entry.who.as_ref().map_or("-", |who| who.name.as_str());
         let day = |day: &Option<Day>| day.as_ref().map_or("?".to_owned(), |day| day.day.clone());
         format!("{who} {} {}", day(&entry.from), day(&entry.until))

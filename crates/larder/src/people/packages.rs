@@ -10,7 +10,6 @@ use askama::Template;
 use aur::{By, Filter, ListWindow, Order, PackageList, PackageSelection, Snapshot};
 use axum::response::{IntoResponse, Response};
 use http::header::IF_NONE_MATCH;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use reply::Reply;
 
@@ -18,8 +17,10 @@ use super::days::Day;
 use super::package::Row;
 use crate::app::App;
 use crate::front::conditional::{check_expected, is_unmodified, last_modified};
+use crate::front::display::name_in_path;
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
+use crate::front::request::Parts;
 use crate::front::respond::Conditions;
 use crate::published::aur_published::AurPublished;
 use crate::published::finished_pages::MadeOf;
@@ -262,7 +263,7 @@ pub(crate) async fn browse_packages(app: &App, head: &Parts) -> Result<Response,
     let published = app.packages()?;
     let site = Site::of(app, head);
     // Most look at the first part of all packages.
-    let keeping = Keeping::of(head, &site, MadeOf::Packages(Arc::downgrade(&published)));
+    let keeping = PageCacheKey::of(head, &site, MadeOf::Packages(Arc::downgrade(&published)));
     let kept = keeping.as_ref().and_then(|it| it.find(app, head, Audience::Everybody));
     if let Some(kept) = kept {
         return Ok(kept);
@@ -329,7 +330,7 @@ impl Item {
         let seconds = if is_of_changes { *last_modified } else { *first_submitted };
         let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
         Item {
-            path: page::in_path(&package.name),
+            path: name_in_path(&package.name),
             name: in_xml(&package.name),
             version: in_xml(&package.version),
             summary: in_xml(package.description.as_deref().unwrap_or_default()),
@@ -394,7 +395,7 @@ pub(crate) async fn feed_packages(app: &App, head: &Parts) -> Result<Response, H
         return Ok(kept_for_a_time(StatusCode::NOT_MODIFIED.into_response(), modified_at));
     }
     let root_url = Site::of(app, head).root_url().to_owned();
-    let keeping = Keeping::at(&root_url, path, MadeOf::Packages(Arc::downgrade(&published)));
+    let keeping = PageCacheKey::at(&root_url, path, MadeOf::Packages(Arc::downgrade(&published)));
     let conditions = Conditions::of(&head.method, request);
     if let Some(response) = keeping.find_plain(app, &conditions) {
         return Ok(kept_for_a_time(response, modified_at));

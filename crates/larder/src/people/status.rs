@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::response::Response;
-use http::request::Parts;
 
 use super::days::Day;
 use crate::app::App;
 use crate::front::chart::points;
 use crate::front::display;
 use crate::front::page::{self, Audience, Site};
+use crate::front::request::Parts;
 use crate::published::changes::shapes::WebhookShape;
 use crate::routes::Surface;
 

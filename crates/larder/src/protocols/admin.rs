@@ -13,7 +13,6 @@ use std::time::Instant;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::request::Parts;
 use resources::turns::joined;
 use serde_json::{Value, json};
 use state::security;
@@ -23,6 +22,8 @@ use crate::app::App;
 use crate::app::live_settings::LiveSetting;
 use crate::front::auth;
 use crate::front::error::HttpError;
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::routes::trees::Admin;
 use crate::routes::{Endpoint, InTree, Route, Tree};
 use crate::tasks::rescue::rescue;
@@ -88,10 +89,7 @@ async fn has_key(app: &App, head: &Parts) -> Result<bool, HttpError> {
 async fn run_job(app: &Arc<App>, head: &Parts, name: &str) -> Response {
     match name {
         "rescue" => {
-            let query = head.uri.query().unwrap_or_default();
-            let mut pairs = form_urlencoded::parse(query.as_bytes());
-            let directory = pairs.find(|(key, _)| key == "directory");
-            let directory = directory.map(|(_, value)| value.into_owned().into());
+            let directory = parameter(head, "directory").map(|path| path.into_owned().into());
             let app = app.clone();
             // If the client goes away, the work still ends.
             match joined(tokio::spawn(async move { rescue(&app, directory).await })).await {

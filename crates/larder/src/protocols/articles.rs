@@ -21,11 +21,11 @@ use article::{ArticleName, ArticlePath, Revision, Target};
 use axum::body::Body;
 use axum::response::Response;
 use http::HeaderMap;
-use http::request::Parts;
-use percent_encoding::percent_decode_str;
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
+use crate::routes::path::decoded;
 
 pub(crate) use attachments::{
     delete_attachment, lacks_attachment, list_attachments, put_attachment, read_attachment,
@@ -39,7 +39,7 @@ pub(crate) async fn put_article(
     body: Body,
 ) -> Result<Response, HttpError> {
     let (name, base) = based(head)?;
-    if rename::is_asked(head.uri.query()) {
+    if rename::is_asked(head) {
         return rename::put(app, head, name, base).await;
     }
     write::put(app, head, name, base, body).await
@@ -75,12 +75,9 @@ pub(crate) fn lacks_name(path: &str) -> HttpError {
 /// # Errors
 /// 400 with what is wrong with the name.
 pub(crate) fn parse_path(path: &str) -> Result<ArticlePath, HttpError> {
-    let bad = |detail: String| HttpError::bad_request(detail);
     let rest = path.strip_prefix("/article/").unwrap_or_default();
-    let rest = percent_decode_str(rest)
-        .decode_utf8()
-        .map_err(|_| bad(format!("`{path}` is not UTF-8 after percent-decoding")))?;
-    ArticlePath::parse(&rest).map_err(|error| bad(error.to_string()))
+    let rest = decoded(rest).map_err(|_| HttpError::not_utf8(path))?;
+    ArticlePath::parse(&rest).map_err(HttpError::bad_request)
 }
 
 /// The value of a header as text; what is not UTF-8 is replaced.

@@ -13,9 +13,8 @@ use aur::{Answer, Body, Outcome, Params, PathParams, Query, QueryError, SearchCo
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, LOCATION};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
-use net::{Answered, ClientAddress, MadeForOne, Peer};
+use net::{Answered, MadeForOne};
 use resources::cpu_pool::PoolError;
 
 use super::changes::Histories;
@@ -24,6 +23,8 @@ use crate::app::{App, Aur};
 use crate::front::body::{self, Shape};
 use crate::front::error::HttpError;
 use crate::front::loaded::no_packages;
+use crate::front::negotiation::essence;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond, respond_now, takes_long};
 use crate::routes::path::{decoded_lossily, segments};
 
@@ -61,7 +62,7 @@ pub(crate) async fn answer_question(
     if head.method == Method::POST {
         return post(app, head, asked, body).await;
     }
-    Ok(match read(app, head, asked, sender(head)) {
+    Ok(match read(app, head, asked) {
         Reading::Done(response) => response,
         Reading::Long(finished) => finished.respond(&app.aur).await,
         Reading::Large(question) => question.finish(app, head).await?.respond(&app.aur).await,
@@ -82,16 +83,12 @@ pub(crate) fn is_question(path: &str) -> bool {
 }
 
 /// Answers a question by GET; `None` if the path is no question.
-pub(crate) fn answer_question_now(
-    app: &Arc<App>,
-    head: &Parts,
-    peer: ClientAddress,
-) -> Option<Answered> {
+pub(crate) fn answer_question_now(app: &Arc<App>, head: &Parts) -> Option<Answered> {
     let Path::Question(asked) = Path::parse(head.uri.path()) else { return None };
     if asked.is_without_question(head) {
         return None;
     }
-    Some(match read(app, head, asked, peer) {
+    Some(match read(app, head, asked) {
         Reading::Done(response) => Answered::Now(response),
         Reading::Long(finished) => {
             let app = app.clone();
@@ -310,14 +307,9 @@ fn computed() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Who sent a request that is not answered at once.
-fn sender(head: &Parts) -> ClientAddress {
-    head.extensions.get::<Peer>().map_or(ClientAddress::Unix, |peer| peer.address)
-}
-
-/// Answers a GET that `peer` sent; never waits.
-fn read(app: &App, head: &Parts, asked: AskedByPath, peer: ClientAddress) -> Reading {
-    let standing = match admit(app, head, &asked, peer) {
+/// Answers a GET; never waits.
+fn read(app: &App, head: &Parts, asked: AskedByPath) -> Reading {
+    let standing = match admit(app, head, &asked) {
         Ok(standing) => standing,
         Err(response) => return Reading::Done(*response),
     };
@@ -340,7 +332,7 @@ async fn post(
     asked: AskedByPath,
     body: axum::body::Body,
 ) -> Result<Response, HttpError> {
-    let standing = match admit(app, head, &asked, sender(head)) {
+    let standing = match admit(app, head, &asked) {
         Ok(standing) => standing,
         Err(response) => return Ok(*response),
     };
@@ -380,14 +372,9 @@ async fn post(
 }
 
 /// The standing of a question whose client may ask it; otherwise the refusal.
-fn admit(
-    app: &App,
-    head: &Parts,
-    asked: &AskedByPath,
-    peer: ClientAddress,
-) -> Result<Standing, Box<Response>> {
+fn admit(app: &App, head: &Parts, asked: &AskedByPath) -> Result<Standing, Box<Response>> {
     let asked_at = Instant::now();
-    let client = ClientAddress::resolve(peer, &head.headers, &app.limits.trusted);
+    let client = body::client(app, head);
     let decision = app.aur.rate_limiter.check(client.key(), asked_at);
     if !decision.allowed {
         app.metrics.rpc_rate_limited.inc();
@@ -536,14 +523,13 @@ fn given_version(path: &PathParams, query: Option<&str>) -> Option<i64> {
 }
 
 fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let essence = essence(content_type);
     essence.eq_ignore_ascii_case("application/json")
         || essence.rsplit_once('+').is_some_and(|(_, suffix)| suffix.eq_ignore_ascii_case("json"))
 }
 
 fn is_multipart(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("multipart/form-data")
+    essence(content_type).eq_ignore_ascii_case("multipart/form-data")
 }
 
 /// Whether a form or JSON has more parts than are taken, counted before any is built.

@@ -16,7 +16,6 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use record::Serial;
 use reply::Reply;
@@ -27,9 +26,12 @@ use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::prefers;
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 use crate::front::{auth, serial, turns};
-use crate::published::changes::{Feed, FeedPosition, Followed, LostPosition, SubscriptionRefusal};
+use crate::published::changes::{
+    Feed, FeedPosition, FeedSurface, LostPosition, SubscriptionRefusal,
+};
 use crate::routes::Surface;
 
 pub(crate) use self::history::{Histories, list_package_histories, show_package_history};
@@ -60,7 +62,7 @@ pub(crate) async fn list_changes(app: &Arc<App>, head: &Parts) -> Result<Respons
     };
     let surface = parse_surface(app, &surface)?;
     let principal = reader(app, &head.headers, surface).await?;
-    if surface != Followed::Aur {
+    if surface != FeedSurface::Aur {
         serial::wait_for_seen(app, &head.headers).await?;
     }
     let last_event_id = head.headers.get(LAST_EVENT_ID).filter(|_| wants_stream);
@@ -105,7 +107,7 @@ pub(crate) async fn show_changes_as_atom(
 ) -> Result<Response, HttpError> {
     let [surface] = parameters(head.uri.query(), ["surface"])?;
     // Without a surface in the request, the first that is served.
-    let first = || Followed::ALL.into_iter().find(|surface| is_served(app, *surface));
+    let first = || FeedSurface::ALL.into_iter().find(|surface| is_served(app, *surface));
     let surface = match surface {
         Some(surface) => parse_surface(app, &surface)?,
         None => first().ok_or_else(|| HttpError::not_found("no surface is served here"))?,
@@ -130,12 +132,12 @@ fn wants_stream(headers: &HeaderMap) -> bool {
 }
 
 fn no_surface(problem: &str) -> HttpError {
-    let names = Followed::ALL.map(Followed::name).join(", ");
+    let names = FeedSurface::ALL.map(FeedSurface::name).join(", ");
     HttpError::bad_request(format!("{problem}: expected one of {names}"))
 }
 
-fn parse_surface(app: &App, name: &str) -> Result<Followed, HttpError> {
-    let surface = Followed::ALL.into_iter().find(|surface| surface.name() == name);
+fn parse_surface(app: &App, name: &str) -> Result<FeedSurface, HttpError> {
+    let surface = FeedSurface::ALL.into_iter().find(|surface| surface.name() == name);
     let surface =
         surface.ok_or_else(|| no_surface(&format!("`{name}` is no value of `surface`")))?;
     match is_served(app, surface) {
@@ -144,11 +146,11 @@ fn parse_surface(app: &App, name: &str) -> Result<Followed, HttpError> {
     }
 }
 
-pub(crate) fn is_served(app: &App, surface: Followed) -> bool {
+pub(crate) fn is_served(app: &App, surface: FeedSurface) -> bool {
     match surface {
-        Followed::Aur => app.aur.is_on(),
-        Followed::Python => app.config.python.enabled,
-        Followed::Articles => app.config.article.enabled,
+        FeedSurface::Aur => app.aur.is_on(),
+        FeedSurface::Python => app.config.python.enabled,
+        FeedSurface::Articles => app.config.article.enabled,
     }
 }
 
@@ -156,12 +158,16 @@ pub(crate) fn is_served(app: &App, surface: Followed) -> bool {
 ///
 /// # Errors
 /// 401 for invalid credentials, and for anonymous senders who may read nothing.
-async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Principal, HttpError> {
-    if surface == Followed::Aur {
+async fn reader(
+    app: &App,
+    headers: &HeaderMap,
+    surface: FeedSurface,
+) -> Result<Principal, HttpError> {
+    if surface == FeedSurface::Aur {
         return Ok(Principal::Anonymous);
     }
     let principal = auth::principal(app, headers).await?;
-    if surface == Followed::Articles && !app.articles.is_open && principal.identity().is_none() {
+    if surface == FeedSurface::Articles && !app.articles.is_open && principal.identity().is_none() {
         let object = Object::Articles("");
         return Err(auth::denied(&principal, Scope::ArticleRead, object, "read articles", ""));
     }
@@ -170,11 +176,11 @@ async fn reader(app: &App, headers: &HeaderMap, surface: Followed) -> Result<Pri
 
 /// The feed of a surface, up to the published state: the feed gets a commit shortly after it is published, and a client that
 /// was told of its write must find it here.
-pub(crate) async fn loaded(app: &App, surface: Followed) -> &Feed {
+pub(crate) async fn loaded(app: &App, surface: FeedSurface) -> &Feed {
     let feed = app.changes.feed(surface);
     let served = match surface {
-        Followed::Aur => None,
-        Followed::Python | Followed::Articles => {
+        FeedSurface::Aur => None,
+        FeedSurface::Python | FeedSurface::Articles => {
             app.live_store.snapshot().map(|stored| stored.serial)
         }
     };
@@ -187,8 +193,8 @@ pub(crate) async fn loaded(app: &App, surface: Followed) -> &Feed {
     let mut failing = app.changes.aur_failing.subscribe();
     let failing = async {
         match surface {
-            Followed::Aur => drop(failing.wait_for(Option::is_some).await),
-            Followed::Python | Followed::Articles => std::future::pending().await,
+            FeedSurface::Aur => drop(failing.wait_for(Option::is_some).await),
+            FeedSurface::Python | FeedSurface::Articles => std::future::pending().await,
         }
     };
     // If this fails or takes too long, the caller's look at the feed tells.
@@ -208,7 +214,7 @@ pub(crate) async fn loaded(app: &App, surface: Followed) -> &Feed {
 async fn positioned(
     app: &App,
     feed: &Feed,
-    surface: Followed,
+    surface: FeedSurface,
     name: &str,
     text: &str,
 ) -> Result<Serial, HttpError> {
@@ -224,12 +230,12 @@ async fn positioned(
 async fn found(
     app: &App,
     feed: &Feed,
-    surface: Followed,
+    surface: FeedSurface,
     position: &FeedPosition,
     text: &str,
 ) -> Result<Serial, HttpError> {
     let mut outcome = feed.find(position);
-    if outcome == Err(LostPosition::Ahead) && surface != Followed::Aur {
+    if outcome == Err(LostPosition::Ahead) && surface != FeedSurface::Aur {
         let reached = feed.reached(position.serial);
         // If this times out, the second look tells.
         let _ = tokio::time::timeout(app.config.store.wait_for_serial, reached).await;
@@ -269,7 +275,7 @@ fn refused(feed: &Feed, lost: &LostPosition, position: &str) -> HttpError {
 /// The feeds that are served, each with its positions.
 async fn list_feeds(app: &App, head: &Parts) -> Response {
     let mut body = Vec::new();
-    for surface in Followed::ALL.into_iter().filter(|surface| is_served(app, *surface)) {
+    for surface in FeedSurface::ALL.into_iter().filter(|surface| is_served(app, *surface)) {
         let feed = app.changes.feed(surface);
         let Ok(now) = feed.now() else { continue };
         let (_, oldest) = feed.oldest();
@@ -320,7 +326,7 @@ async fn answer(head: &Parts, body: Bytes) -> Response {
 fn follow(
     app: &Arc<App>,
     head: &Parts,
-    surface: Followed,
+    surface: FeedSurface,
     principal: Principal,
     from: Serial,
     is_lost: bool,

@@ -10,13 +10,13 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::outside::root_url;
+use crate::front::request::Parts;
 use crate::front::{auth, body};
 
 /// Size of a request: a form with a device code.

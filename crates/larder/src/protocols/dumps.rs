@@ -15,7 +15,6 @@ use futures_util::stream;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use net::{MadeForOne, Pieces};
 use source::{FileReader, KEPT_FILE_NAME, ZSTD_RETRY_AFTER};
@@ -25,6 +24,7 @@ use crate::front::conditional::{
     RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::published::changes::deltas::DeltaOffer;
 use crate::published::lists::MadeList;
 

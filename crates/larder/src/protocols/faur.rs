@@ -11,13 +11,14 @@ use std::time::Instant;
 use aur::{FaurBy, QueryError, SearchContext};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use http::request::Parts;
 use reply::Reply;
 
 use super::aur::search_in_turn;
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 
 /// Names in one question: as many as an answer has records.
@@ -26,8 +27,7 @@ const NAMES_MAX: usize = 5_000;
 /// Whether a client of faur asks, and not a person.
 pub(crate) fn is_asked(head: &Parts) -> bool {
     let query = head.uri.query().unwrap_or_default();
-    query.contains("names=")
-        && form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "names")
+    query.contains("names=") && parameter(head, "names").is_some()
 }
 
 /// `GET /packages?names=…`: a question that counts towards the rate limit, as those of `/rpc` do.
@@ -56,7 +56,7 @@ async fn answer(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
         snapshot.faur(&names, by, results_max, &outside)
     };
     let found = search_in_turn(app, search).await?;
-    let json = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let json = found.map_err(HttpError::bad_request)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     Ok(respond(Reply::tagged("application/json", json), StatusCode::OK, conditions).await)
 }

@@ -20,7 +20,6 @@ use following::frame::{self, End, Frame, Hello, PartialCopy, Whole};
 use following::{PartState, X_LARDER_PART, generation};
 use futures_util::{Stream, stream};
 use http::header::{AGE, CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 use pypi::ProjectName;
@@ -36,6 +35,7 @@ use crate::app::{App, FOLLOWERS_MAX, FOLLOWERS_PER_USER_MAX};
 use crate::front::auth;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::respond::blob_range;
 use crate::front::turns::in_turn;
 use crate::protocols::python::ask::Ask;
@@ -43,7 +43,7 @@ use crate::protocols::python::files::mirrored;
 use crate::protocols::python::simple::mirrored::failed;
 use crate::routes::{Route, Surface};
 
-use self::part::Ended;
+use self::part::StreamEnd;
 
 /// How often a follower that gets nothing else hears that this server is there. It gives up after four times as long.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -132,10 +132,7 @@ pub(crate) async fn read_blob(
 ) -> Result<Response, HttpError> {
     let (principal, extent) = follower(app, head).await?;
     parameters::<0>(head.uri.query(), [])?;
-    let digest: Digest = route
-        .raw("{digest}")
-        .parse()
-        .map_err(|error: record::DigestError| HttpError::bad_request(error.to_string()))?;
+    let digest: Digest = route.raw("{digest}").parse().map_err(HttpError::bad_request)?;
     let absent = || HttpError::not_found(format!("there is no blob {digest}"));
     if extent == Extent::Part {
         let stored = app.stored()?;
@@ -203,7 +200,7 @@ pub(crate) async fn read_mirrored(
     let kept = kept.map_err(|trouble| failed(stage.name().as_str(), &trouble))?;
     let Some(kept) = kept else {
         let detail = "the upstream does not have it";
-        return Err(HttpError::refused(StatusCode::GONE, detail.to_owned()));
+        return Err(HttpError::gone(detail));
     };
     let is_known = head.headers.get(IF_NONE_MATCH).is_some_and(|it| *it == *kept.etag);
     let mut response = match is_known {
@@ -272,7 +269,7 @@ fn held(head: &Parts) -> Result<Option<PartState>, HttpError> {
         )
     })?;
     let value = String::from_utf8_lossy(value.as_bytes());
-    PartState::parse(&value).map_err(|error| HttpError::bad_request(error.to_string()))
+    PartState::parse(&value).map_err(HttpError::bad_request)
 }
 
 /// A place among the servers that follow this one.
@@ -452,10 +449,10 @@ impl Sending {
     }
 
     fn end(&mut self, reason: String) {
-        self.end_part(Ended { reason, starts_over: false });
+        self.end_part(StreamEnd { reason, starts_over: false });
     }
 
-    fn end_part(&mut self, Ended { reason, starts_over }: Ended) {
+    fn end_part(&mut self, StreamEnd { reason, starts_over }: StreamEnd) {
         self.ready.push_back(Frame::End(End { reason, starts_over }));
         self.has_ended = true;
     }

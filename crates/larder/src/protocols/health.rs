@@ -6,12 +6,12 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::request::Parts;
 use serde_json::json;
 use state::text::counted;
 use store::blobs::BlobVerdict;
 
 use crate::app::App;
+use crate::front::request::Parts;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 

@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use reply::Reply;
 use serde_json::json;
 
 use crate::app::App;
 use crate::front::outside::root_path;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 
 /// The OpenAPI document of what programs ask.

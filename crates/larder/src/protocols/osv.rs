@@ -15,7 +15,6 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use pypi::osv::{Advisories, Advisory, ECOSYSTEM, RECORD_BYTES_MAX, is_ecosystem, is_id};
 use pypi::{ProjectName, Version};
@@ -25,6 +24,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::published::advisories::ServedBundle;
 use crate::routes::Route;
 
@@ -194,7 +194,7 @@ fn served(app: &App) -> Result<Arc<ServedBundle>, Refusal> {
     })
 }
 
-async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, Refusal> {
+async fn received(app: &App, head: &Parts, body: Body) -> Result<body::HeldBody, Refusal> {
     // Everybody may ask and gets the same answer.
     let sender = Principal::default();
     let mut body = body::whole(app, head, &sender, body, BODY_BYTES_MAX)

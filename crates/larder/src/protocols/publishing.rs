@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
 use issuers::TokenRefusal;
 use jiff::Timestamp;
 use operations::publishing::{MintUploadToken, MintedToken};
@@ -22,6 +21,8 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::named_weight;
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::front::{auth, body, outside, serial};
 
 /// Size of the request for a token: a token in JSON.
@@ -132,9 +133,7 @@ pub(crate) fn show_audience(app: &App, head: &Parts) -> Response {
 
 /// `GET /.well-known/pytp?discover=%2Fteam%2Fdev%2F`: whether trusted publishing works for that URL, and where.
 pub(crate) fn discover(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let path = pairs.find(|(name, _)| name == "discover").map(|(_, path)| path);
+    let path = parameter(head, "discover");
     let path = path.ok_or_else(|| HttpError::bad_request("`discover=PATH` was expected"))?;
     let below = path.strip_prefix(&*outside::root_path(app, head)).unwrap_or(&path);
     let stored = app.stored()?;
@@ -229,7 +228,7 @@ fn refused(app: &App, called: &str, refusal: Refusal) -> Failure {
         }
         Refusal::Rule(Rule::Mint(account::MintError::Replayed)) => ("invalid-reuse-token", None),
         Refusal::Rule(Rule::Mint(_)) => {
-            let failure = HttpError::unavailable(refusal.to_string(), 60);
+            let failure = HttpError::unavailable(&refusal, 60);
             app.logins.security.mint_refused(Some(called), &refusal.to_string(), None);
             return failure.into();
         }

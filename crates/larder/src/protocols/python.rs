@@ -42,7 +42,7 @@ pub(crate) use self::audit::entries as audit_entries;
 pub(crate) use self::prefetch::{
     LOCK_BYTES_MAX, last as last_prefetch, start as start_prefetch, stop as stop_prefetch,
 };
-pub(crate) use self::push::{Pushed, SentUpload, push};
+pub(crate) use self::push::{PushOutcome, SentUpload, push};
 pub(crate) use self::refusals::error_of;
 pub(crate) use self::simple::mirrored::refresh;
 pub(crate) use self::yank::remove_old_versions;

@@ -9,7 +9,6 @@ use account::{Principal, Scope, Scopes, Token, TokenId, TokenText, UserName, cha
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use operations::rights::check_administrator;
@@ -18,10 +17,12 @@ use operations::{Basis, Done, Refusal, Rule, Sender, carry_out};
 use record::Serial;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use state::accounts::{self, Age, AgeError, Expiry};
+use state::accounts::{self, Age, Expiry};
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::negotiation::media_type;
+use crate::front::request::Parts;
 use crate::front::{auth, body, serial};
 use crate::routes::Route;
 
@@ -37,7 +38,7 @@ const FOUND_MAX: usize = 100;
 /// The properties of a new token, as its owner asks for it.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wish {
+pub(crate) struct TokenRequest {
     /// `["article:write", …]`.
     pub(crate) scopes: Vec<String>,
     /// As for `larder token create --expires`; without it, `users.token_days` say.
@@ -52,7 +53,7 @@ pub(crate) struct Wish {
     pub(crate) prefixes: Option<Vec<String>>,
 }
 
-impl Wish {
+impl TokenRequest {
     fn limits(&self) -> Result<Option<account::Limits>, String> {
         let lists = [
             ("indexes", &self.indexes),
@@ -78,20 +79,18 @@ pub(crate) async fn create(
     app: &App,
     sender: &Sender,
     owner: UserName,
-    wish: Wish,
+    wish: TokenRequest,
 ) -> Result<Done<(TokenText, Token)>, HttpError> {
-    let unusable = |error: &dyn std::fmt::Display| HttpError::unusable(error.to_string());
     let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
-    let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
+    let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(HttpError::unusable)?;
     let now = Timestamp::now();
     let expires_at = match &wish.expires {
         None => app.rules.token_end(now),
-        Some(text) => text
-            .parse::<Expiry>()
-            .and_then(|expiry| expiry.at(now))
-            .map_err(|error| unusable(&error))?,
+        Some(text) => {
+            text.parse::<Expiry>().and_then(|expiry| expiry.at(now)).map_err(HttpError::unusable)?
+        }
     };
-    let limits = wish.limits().map_err(|error| unusable(&error))?;
+    let limits = wish.limits().map_err(HttpError::unusable)?;
     let comment = wish.comment;
     let token = change::NewToken { user: owner, comment, scopes, limits, expires_at };
     let creating = CreateToken { token, secret: auth::random()? };
@@ -104,7 +103,7 @@ pub(crate) async fn create(
 /// 400.
 pub(crate) fn id(text: &str) -> Result<TokenId, HttpError> {
     let id = text.parse::<TokenText>().map(|token| token.id()).or_else(|_| text.parse());
-    id.map_err(|error| HttpError::bad_request(error.to_string()))
+    id.map_err(HttpError::bad_request)
 }
 
 /// `GET /+tokens`
@@ -214,28 +213,29 @@ struct Question {
 
 impl Question {
     fn of(head: &Parts) -> Result<Question, HttpError> {
-        let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
         let mut question = Question::default();
         let query = head.uri.query().unwrap_or_default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let is_twice = match &*name {
                 "user" if value == "*" => question.user.replace(Whose::Everybody).is_some(),
                 "user" => {
-                    let user = value.parse().map_err(|error: account::NameError| bad(&error))?;
+                    let user = value.parse().map_err(HttpError::bad_request)?;
                     question.user.replace(Whose::User(user)).is_some()
                 }
                 "unused" => {
-                    let age = value.parse().map_err(|error: AgeError| bad(&error))?;
+                    let age = value.parse().map_err(HttpError::bad_request)?;
                     question.unused.replace(age).is_some()
                 }
                 _ => {
                     let text =
                         format!("the parameter `{name}` is unknown, expected `user` or `unused`");
-                    return Err(bad(&text));
+                    return Err(HttpError::bad_request(text));
                 }
             };
             if is_twice {
-                return Err(bad(&format!("the parameter `{name}` is given twice")));
+                return Err(HttpError::bad_request(format!(
+                    "the parameter `{name}` is given twice"
+                )));
             }
         }
         Ok(question)
@@ -316,11 +316,9 @@ async fn wish(
     head: &Parts,
     principal: &Principal,
     body: Body,
-) -> Result<Wish, HttpError> {
-    let said =
-        head.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let media_type = said.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
-    if !media_type.trim().eq_ignore_ascii_case("application/json") {
+) -> Result<TokenRequest, HttpError> {
+    let media_type = media_type(&head.headers);
+    if !media_type.eq_ignore_ascii_case("application/json") {
         let detail = format!(
             "a body of the type `{media_type}` is not read: `application/json` was expected"
         );

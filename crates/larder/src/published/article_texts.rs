@@ -153,11 +153,16 @@ fn candidates(name: &ArticleName, prefix: &str, link: &str) -> Option<Link> {
     Some(Link { near, far })
 }
 
+/// What follows `/article/` in a URL of this server, even if that lacks the prefix which paths have outside.
+pub(crate) fn below_article<'url>(url: &'url Url, prefix: &str) -> Option<&'url str> {
+    let path = url.path();
+    path.strip_prefix(prefix).unwrap_or(path).strip_prefix("/article/")
+}
+
 /// The article that a URL of this server leads to.
 fn linked(url: &Url, prefix: &str) -> Option<ArticleName> {
     let is_here = url.host_str() == Some("here.invalid") && url.scheme() == "http";
-    let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
-    let rest = below.or_else(|| url.path().strip_prefix("/article/")).filter(|_| is_here)?;
+    let rest = below_article(url, prefix).filter(|_| is_here)?;
     let rest = percent_decode_str(rest).decode_utf8().ok()?;
     // `guide/` leads to `guide`, if that is an article.
     let path = ArticlePath::parse(rest.strip_suffix('/').unwrap_or(&rest)).ok()?;

@@ -58,7 +58,7 @@ impl KeptCell {
 
 impl AurPublished {
     /// Whether this is `other` after its segments were merged, so that both have the same packages.
-    pub fn is_merged_from(&self, other: &AurPublished) -> bool {
+    pub(crate) fn is_merged_from(&self, other: &AurPublished) -> bool {
         Arc::ptr_eq(&self.lists, &other.lists)
     }
 

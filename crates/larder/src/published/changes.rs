@@ -34,7 +34,7 @@ use super::aur_published::AurPublished;
 
 /// A surface whose changes can be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Followed {
+pub(crate) enum FeedSurface {
     /// The AUR's packages.
     Aur,
     /// The Python index.
@@ -43,22 +43,23 @@ pub(crate) enum Followed {
     Articles,
 }
 
-impl Followed {
-    pub(crate) const ALL: [Followed; 3] = [Followed::Aur, Followed::Python, Followed::Articles];
+impl FeedSurface {
+    pub(crate) const ALL: [FeedSurface; 3] =
+        [FeedSurface::Aur, FeedSurface::Python, FeedSurface::Articles];
 
     /// The value of `surface` in a request.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Followed::Aur => "aur",
-            Followed::Python => "python",
-            Followed::Articles => "articles",
+            FeedSurface::Aur => "aur",
+            FeedSurface::Python => "python",
+            FeedSurface::Articles => "articles",
         }
     }
 }
 
 /// The feeds of all surfaces, and who follows them.
 pub(crate) struct Changes {
-    feeds: [Feed; Followed::ALL.len()],
+    feeds: [Feed; FeedSurface::ALL.len()],
     /// Counts the commits that concern users, tokens or groups.
     pub(crate) accounts: watch::Sender<u64>,
     /// Who follows a feed now.
@@ -81,7 +82,7 @@ impl Changes {
     pub(crate) fn new(config: &Config, counters: Counters, webhooks: Webhooks) -> Changes {
         let settings = &config.changes;
         Changes {
-            feeds: Followed::ALL.map(|surface| Feed::new(surface, settings.history_max)),
+            feeds: FeedSurface::ALL.map(|surface| Feed::new(surface, settings.history_max)),
             accounts: watch::Sender::new(0),
             subscribers: Subscribers::new(
                 settings.subscribers_max,
@@ -97,7 +98,7 @@ impl Changes {
         }
     }
 
-    pub(crate) fn feed(&self, surface: Followed) -> &Feed {
+    pub(crate) fn feed(&self, surface: FeedSurface) -> &Feed {
         &self.feeds[surface as usize]
     }
 }
@@ -148,7 +149,7 @@ pub(crate) struct FeedSlice {
 
 /// The history of one surface.
 pub(crate) struct Feed {
-    surface: Followed,
+    surface: FeedSurface,
     entries_max: usize,
     ring: Mutex<Ring>,
     /// The last serial that the feed knows.
@@ -168,7 +169,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn add(&mut self, surface: Followed, drafts: &[Draft]) {
+    fn add(&mut self, surface: FeedSurface, drafts: &[Draft]) {
         let mut earlier = self.head;
         for (at, draft) in drafts.iter().enumerate() {
             let is_last = drafts.get(at + 1).is_none_or(|next| next.serial != draft.serial);
@@ -194,7 +195,7 @@ impl Ring {
 }
 
 impl Feed {
-    fn new(surface: Followed, entries_max: usize) -> Feed {
+    fn new(surface: FeedSurface, entries_max: usize) -> Feed {
         let ring = Ring {
             history: Box::default(),
             entries: VecDeque::new(),
@@ -365,7 +366,7 @@ mod tests {
     }
 
     fn feed(entries_max: usize) -> Feed {
-        let feed = Feed::new(Followed::Aur, entries_max);
+        let feed = Feed::new(FeedSurface::Aur, entries_max);
         feed.load("0123456789abcdef", Serial(10), Serial(10), Vec::new());
         feed
     }
@@ -471,6 +472,6 @@ mod tests {
         for bad in ["", "x", "1.", "-1", "1 "] {
             assert_eq!(bad.parse::<FeedPosition>(), Err(()), "{bad}");
         }
-        assert_eq!(Feed::new(Followed::Aur, 1).now(), Err(LostPosition::NotLoaded));
+        assert_eq!(Feed::new(FeedSurface::Aur, 1).now(), Err(LostPosition::NotLoaded));
     }
 }

@@ -65,7 +65,7 @@ impl Content {
     }
 
     /// Whether there is any compressed form.
-    pub fn has_forms(&self) -> bool {
+    pub(crate) fn has_forms(&self) -> bool {
         self.body.has(Encoding::Gzip) || self.body.has(Encoding::Zstd)
     }
 }

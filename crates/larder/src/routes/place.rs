@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use http::Method;
@@ -228,10 +229,22 @@ impl Route {
 
     /// The name that stands for `placeholder`, as it was sent; empty if the path has none.
     pub(crate) fn raw(&self, placeholder: &str) -> &str {
+        self.range(placeholder).map_or("", |range| &self.path[range])
+    }
+
+    /// The path with another name for `placeholder`.
+    pub(crate) fn with(mut self, placeholder: &str, name: &str) -> String {
+        if let Some(range) = self.range(placeholder) {
+            self.path.replace_range(range, name);
+        }
+        self.path
+    }
+
+    fn range(&self, placeholder: &str) -> Option<Range<usize>> {
         let parts = &self.place.parts;
         let is_it =
             |part: &Part| matches!(part, Part::Name(it) | Part::Path(it) if *it == placeholder);
-        let Some(at) = parts.iter().position(is_it) else { return "" };
+        let at = parts.iter().position(is_it)?;
         let names: Vec<&str> = names(self.place.tree, &self.path[1..]).collect();
         // How many bytes are before a part. What follows a name with slashes is counted from the end.
         let before = |at: usize| {
@@ -240,7 +253,7 @@ impl Route {
             let count = if is_after { names.len() + at - parts.len() } else { at };
             names[..count].iter().map(|name| name.len() + 1).sum::<usize>()
         };
-        &self.path[1 + before(at)..before(at + 1)]
+        Some(1 + before(at)..before(at + 1))
     }
 
     /// The name that stands for `placeholder`, percent-decoded; what is not UTF-8 is replaced.
@@ -281,6 +294,18 @@ mod tests {
                     assert_eq!(found.endpoint(&method), endpoint, "{method} {}", place.path);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_path_with_another_name() {
+        for (path, expected) in [
+            ("/u/i/P.Q/1.0/", "/u/i/p-q/1.0/"),
+            ("/u/i/pypi/P%2eQ/json", "/u/i/pypi/p-q/json"),
+            ("/u/i", "/u/i"),
+        ] {
+            let route = Route::find(Tree::Python, path, None).expect(path);
+            assert_eq!(route.with("{project}", "p-q"), expected);
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
             config.data_dir.display()
         ),
         (false, _) => {
-            tracing::info!(url, "there is no copy yet: everything is read from the primary");
+            tracing::info!(url, "copying everything from the primary");
             let link = Link::new(url.clone(), Serial::ZERO, Serial::ZERO);
             let place = (&*config.data_dir, &*database);
             let nothing = PrimaryStore::default();
@@ -64,10 +64,12 @@ pub(super) async fn prepare(config: &Config) -> anyhow::Result<Option<Following>
             tracing::info!(
                 serial = copy.serial.0,
                 records = link.state().records,
-                "there is a copy of the primary"
+                "copied the primary"
             );
             aur_dump = *link.aur_dump().borrow();
-            place_copy(config, &database).await?.context("the copy was made, and is not there")?
+            place_copy(config, &database)
+                .await?
+                .context("the copy was made, but cannot be opened")?
         }
     };
     if note.url != *url {

@@ -9,10 +9,12 @@ use anyhow::{Context, bail};
 use config::Config;
 use http::Request;
 use import::{SiteExport, SiteFolder, SiteReport};
+use net::{ClientAddress, Peer};
 use state::maintenance::{self, Progress};
 use state::setup;
 
 use crate::app::App;
+use crate::front::request::Parts;
 use crate::people::articles::site::Plan;
 use crate::protocols::articles::reader::Reading;
 use crate::tasks;
@@ -59,6 +61,7 @@ pub async fn export_site(config: &Config, export: &SiteExport) -> anyhow::Result
     }
     indexing.abort();
     let (head, ()) = Request::new(()).into_parts();
+    let head = Parts::new(head, Peer { address: ClientAddress::Unix, tls: false });
     let shown =
         Reading { app: &app, stored: &stored, head: &head, principal: &Principal::Anonymous };
     let plan = Plan::of(&shown, &prefix, export.with_drafts);

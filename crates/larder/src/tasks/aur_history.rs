@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::memory;
 use crate::app::App;
 use crate::app::side_files;
-use crate::published::changes::Followed;
+use crate::published::changes::FeedSurface;
 use crate::published::changes::aur_history::{self, AurHistory};
 
 /// The pause after a failure, unless another snapshot is published earlier.
@@ -113,7 +113,7 @@ async fn note(
         }
     };
     let noted = Arc::downgrade(&next);
-    open.take(next, app.changes.feed(Followed::Aur)).await?;
+    open.take(next, app.changes.feed(FeedSurface::Aur)).await?;
     app.changes.aur_noted.send_replace(noted);
     Ok(())
 }

@@ -11,7 +11,7 @@ use store::records::DownloadsError;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::app::downloads::{DAYS, Downloads, Gone, today};
+use crate::app::downloads::{DAYS, Downloads, RemovedProject, today};
 use crate::app::side_files;
 
 /// How long after a download all that were counted are written; also after a failure.
@@ -106,7 +106,7 @@ async fn write(downloads: &Downloads, kept: &store::Downloads) -> Result<(), Dow
     added
 }
 
-async fn forget(kept: &store::Downloads, gone: &[Gone]) -> Result<(), DownloadsError> {
+async fn forget(kept: &store::Downloads, gone: &[RemovedProject]) -> Result<(), DownloadsError> {
     for (stage, project) in gone {
         kept.forget(stage.as_str(), project.as_ref().map(|name| name.as_str())).await?;
     }

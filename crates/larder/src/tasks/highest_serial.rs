@@ -39,7 +39,7 @@ pub async fn note(app: &App) {
 }
 
 /// Writes `serial`, that of the last commit, beside the blobs.
-pub async fn note_up_to(app: &App, serial: Serial) {
+pub(crate) async fn note_up_to(app: &App, serial: Serial) {
     if serial == Serial::ZERO {
         return;
     }

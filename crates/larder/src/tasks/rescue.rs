@@ -88,7 +88,7 @@ pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Res
     };
     // Readable from a disk that cannot be written, too.
     if let Err(error) = records.close_for_reading().await {
-        tracing::debug!(%error, "the rescued records keep their log");
+        tracing::debug!(%error, "the write-ahead log of the rescued records cannot be removed");
     }
     let (count, named) = (written?, named?);
     let copies = futures_util::stream::iter(named.blobs());

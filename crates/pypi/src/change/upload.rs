@@ -237,15 +237,15 @@ pub fn submit(
 }
 
 /// Most test results of one project. Beyond this the oldest are removed, strangers' first.
-pub const TOX_RESULTS_MAX: usize = 500;
+pub(crate) const TOX_RESULTS_MAX: usize = 500;
 /// Most bytes in the test results of one project. Beyond this the oldest are removed, strangers' first.
-pub const TOX_RESULT_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const TOX_RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// Most test results of one project that strangers may add; beyond this they cannot add any. Their results do not
 /// replace each other, as each that is removed would leave a trace.
 pub const STRANGERS_TOX_RESULTS_MAX: usize = 100;
 /// Most bytes in the test results of one project that strangers may add; beyond this they cannot add any.
-pub const STRANGERS_TOX_RESULT_BYTES_MAX: u64 = 32 << 20;
+pub(crate) const STRANGERS_TOX_RESULT_BYTES_MAX: u64 = 32 << 20;
 
 /// The upload of a test result whose bytes are stored already.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use super::draft::{Draft, writable};
 use crate::{ChangeError, ProjectName, ProjectStatus, Snapshot, StageName};
 
 /// Most bytes of a reason: installers show it in a line or two.
-pub const REASON_BYTES_MAX: usize = 1_000;
+pub(crate) const REASON_BYTES_MAX: usize = 1_000;
 
 /// The reason is too long, or has several lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -114,7 +114,7 @@ fn withdrawn_records_and_other_ecosystems_affect_nothing() {
     assert_eq!(affecting(&advisories, "2004d"), "GHSA-1");
     let places = ["MAL-2", "MAL-3", "X-1"].map(|id| advisories.by_id(id).map(Advisory::place));
     assert_eq!(places, [Some(1), Some(2), None]);
-    assert!(advisories.by_id("MAL-2").is_some_and(Advisory::is_withdrawn));
+    assert!(advisories.by_id("MAL-2").is_some_and(|it| it.is_withdrawn));
 }
 
 #[test]

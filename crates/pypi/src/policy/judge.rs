@@ -121,7 +121,7 @@ impl<'stages> Judge<'stages> {
     }
 
     /// When its decisions change because an exception ends.
-    pub fn exceptions_until(&self) -> Option<Timestamp> {
+    pub(crate) fn exceptions_until(&self) -> Option<Timestamp> {
         let exceptions = self.policies.iter().flat_map(|(_, policy)| &policy.exceptions);
         exceptions.map(|exception| exception.until).min()
     }

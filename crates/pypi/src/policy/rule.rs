@@ -141,7 +141,7 @@ impl NamePattern {
     }
 
     /// Whether the project with this normalized name is meant.
-    pub fn matches_name(&self, project: &str) -> bool {
+    pub(crate) fn matches_name(&self, project: &str) -> bool {
         match self.is_prefix {
             true => project.starts_with(&*self.start),
             false => *project == *self.start,

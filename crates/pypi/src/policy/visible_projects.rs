@@ -56,7 +56,7 @@ impl<'snapshot> RefusedFiles<'snapshot> {
 }
 
 /// What hides a whole project; `None` if a part is visible. A version without release files is visible.
-pub fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<HiddenFiles> {
+pub(crate) fn all_hidden(view: &ProjectView<'_>, judge: Option<&Judge<'_>>) -> Option<HiddenFiles> {
     if judge.is_none() && !is_any_quarantined(view) {
         return None;
     }

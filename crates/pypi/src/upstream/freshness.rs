@@ -34,7 +34,7 @@ pub struct Breaker {
 
 impl Breaker {
     /// How many failures in a row open it.
-    pub const FAILURES_MIN: u32 = 3;
+    pub(crate) const FAILURES_MIN: u32 = 3;
     /// The first pause; each further failure doubles it.
     const PAUSE_MIN: Duration = Duration::from_secs(1);
     /// The longest pause.

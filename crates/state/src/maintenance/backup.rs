@@ -26,7 +26,7 @@ use crate::identity;
 use crate::named_blobs::NamedBlobs;
 
 /// The file that describes a backup, within its directory.
-pub const MARKER_FILE_NAME: &str = "backup.json";
+pub(crate) const MARKER_FILE_NAME: &str = "backup.json";
 
 /// The form of that file that this version writes, and the only one that it reads.
 const MARKER_FORM: u32 = 1;
@@ -231,7 +231,7 @@ async fn earlier(
     let found = async { anyhow::Ok((records.serial().await?, name(&records).await?)) }.await;
     // The backup needs no log again. If somebody is reading it, that fails, which does no harm.
     if let Err(error) = records.close_for_reading().await {
-        tracing::debug!(%error, "the earlier backup keeps its log");
+        tracing::debug!(%error, "the write-ahead log of the earlier backup cannot be removed");
     }
     let (serial, identity) = found?;
     if serial.0 != marker.serial && Some(serial.0) != marker.replaces {

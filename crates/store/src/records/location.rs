@@ -38,7 +38,9 @@ impl FromStr for DatabaseLocation {
             let path = rest.strip_prefix("//").unwrap_or(rest);
             return match path {
                 "" => Err(error("it names no file".to_owned())),
-                ":memory:" => Err(error("a file was expected, for memory forgets".to_owned())),
+                ":memory:" => Err(error(
+                    "a file was expected: what is in memory is lost with the process".to_owned(),
+                )),
                 path => Ok(DatabaseLocation::Sqlite(PathBuf::from(path))),
             };
         }
@@ -119,7 +121,7 @@ mod tests {
         check("sqlite:", "`sqlite:` is not a database: it names no file");
         check(
             "sqlite::memory:",
-            "`sqlite::memory:` is not a database: a file was expected, for memory forgets",
+            "`sqlite::memory:` is not a database: a file was expected: what is in memory is lost with the process",
         );
     }
 

@@ -564,9 +564,7 @@ impl Reader {
     /// Closes the connections; those that still wait for an answer are dropped after a moment.
     pub(super) async fn close(&self) {
         if tokio::time::timeout(CLOSE_TIMEOUT, self.pools.close()).await.is_err() {
-            tracing::warn!(
-                "the database does not answer, so its connections are closed without a goodbye"
-            );
+            tracing::warn!("the database does not answer; its connections are dropped");
         }
     }
 }

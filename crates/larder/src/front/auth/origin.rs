@@ -5,7 +5,6 @@
 //! send neither.
 
 use http::header::{HOST, HeaderName, ORIGIN};
-use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method};
 
@@ -13,6 +12,7 @@ use crate::app::App;
 use crate::front::cors::Page;
 use crate::front::error::HttpError;
 use crate::front::outside::outside_url;
+use crate::front::request::Parts;
 use crate::routes::{Endpoint, Surface};
 
 /// The relation of the page that caused a request to this server.

@@ -12,17 +12,17 @@ use account::{UserName, identify_elsewhere, identify_session};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::header::{AUTHORIZATION, HeaderName};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use ldap::GROUPS_MAX;
-use net::Peer;
 use operations::log_ins::{ExternalUser, IdentitySource, NoteLogIn};
 use sha2::{Digest as _, Sha256};
 
 use super::elsewhere::{Identification, note};
 use super::{X_DEVPI_AUTH, session};
 use crate::app::App;
+use crate::front::outside::is_of_proxy;
+use crate::front::request::Parts;
 
 /// How many servers have passed a request on, from a follower to its primary. Each sets it itself.
 pub(crate) const X_LARDER_HOPS: HeaderName = HeaderName::from_static("x-larder-hops");
@@ -31,7 +31,7 @@ pub(crate) const X_LARDER_HOPS: HeaderName = HeaderName::from_static("x-larder-h
 const SCHEME: &[u8] = b"Larder-Proxy ";
 
 /// What a proxy says of the sender of a request.
-pub(super) struct Said {
+pub(super) struct ProxyUser {
     pub(super) name: UserName,
     /// `None` without a header for them.
     groups: Option<Vec<String>>,
@@ -39,7 +39,7 @@ pub(super) struct Said {
 
 /// Takes the headers of `[proxy_login]` out of a request. If a trusted proxy sent them, and the request has no credentials of its
 /// own, they become its `Authorization`.
-pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
+pub(crate) fn take(app: &App, head: &mut Parts) {
     let Some(login) = &app.logins.proxy_login else { return };
     let names = taken(&mut head.headers, &login.header);
     let groups = login.groups_header.as_ref().map(|header| taken(&mut head.headers, header));
@@ -47,12 +47,11 @@ pub(crate) fn take(app: &App, head: &mut Parts, peer: &Peer) {
     let has_own = [AUTHORIZATION, X_DEVPI_AUTH, X_LARDER_HOPS]
         .iter()
         .any(|name| head.headers.contains_key(name));
-    if names.is_empty() || has_own || !app.limits.trusted.contains(peer.address) {
+    if names.is_empty() || has_own || !is_of_proxy(app, head) {
         return;
     }
     let said = match text(&names, &login.header, groups.as_deref()) {
         Ok(Some((name, groups))) => {
-            head.extensions.insert(*peer);
             if has_session(app, head, &name) {
                 return;
             }
@@ -127,7 +126,7 @@ pub(super) fn is_said(value: &HeaderValue) -> bool {
 }
 
 /// What [`take`] put into an `Authorization`; the inner error says why it is nothing. `None` if somebody else made it.
-pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String>> {
+pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<ProxyUser, String>> {
     let login = app.logins.proxy_login.as_ref()?;
     let (secret, said) =
         std::str::from_utf8(&value.as_bytes()[SCHEME.len()..]).ok()?.split_once(' ')?;
@@ -143,7 +142,7 @@ pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String
         Some((name, groups)) => (name, Some(groups.split(',').map(str::to_owned).collect())),
         None => (said.as_str(), None),
     };
-    Some(Ok(Said { name: name.parse().ok()?, groups }))
+    Some(Ok(ProxyUser { name: name.parse().ok()?, groups }))
 }
 
 /// The user that a proxy names: as they are here, or made, or with other groups.
@@ -152,14 +151,14 @@ pub(super) fn said(app: &App, value: &HeaderValue) -> Option<Result<Said, String
 /// 503 while the store takes no writes, if one is needed.
 pub(super) fn identified(
     app: &App,
-    said: Said,
+    said: ProxyUser,
 ) -> Pin<Box<dyn Future<Output = Identification> + Send + '_>> {
     // Boxed: hardly any request waits for it, and the futures of all would be larger.
     Box::pin(look_up(app, said))
 }
 
-async fn look_up(app: &App, said: Said) -> Identification {
-    let Said { name, groups } = &said;
+async fn look_up(app: &App, said: ProxyUser) -> Identification {
+    let ProxyUser { name, groups } = &said;
     let refused = || Ok(Err(account::Refusal::Password { user: name.clone() }));
     let Some(rules) = app.rules.elsewhere(IdentitySource::Proxy) else { return refused() };
     let given =

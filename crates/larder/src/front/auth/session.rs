@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use account::{Acl, Object, Principal, Scope, SessionText, identify_session};
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HeaderName, SET_COOKIE, VARY};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use jiff::Timestamp;
 use record::Serial;
@@ -19,6 +18,7 @@ use super::{X_DEVPI_AUTH, identified};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::outside::root_url;
+use crate::front::request::{CountedSession, Parts};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -149,8 +149,8 @@ async fn catch_up(
 
 /// The session in a request's cookie, once this process has what the browser has seen.
 pub(crate) async fn caught_up(app: &App, head: &Parts) -> Option<SessionText> {
-    if let Some(counting) = head.extensions.get::<Counting>() {
-        return Some(counting.session.clone());
+    if let Some(counted) = &head.session {
+        return Some(counted.session.clone());
     }
     let (session, text) = split(app, head)?;
     catch_up(app, head, &session, text).await;
@@ -171,8 +171,8 @@ impl LoggedIn {
         if headers.contains_key(X_DEVPI_AUTH) || headers.contains_key(AUTHORIZATION) {
             return None;
         }
-        let (session, was_asked) = match head.extensions.get::<Counting>() {
-            Some(counting) => (counting.session.clone(), counting.was_asked.clone()),
+        let (session, was_asked) = match &head.session {
+            Some(counted) => (counted.session.clone(), counted.was_asked.clone()),
             // The answer to a form is never cached.
             None if !matches!(head.method, Method::GET | Method::HEAD) => {
                 (shown(app, head)?, Arc::default())
@@ -201,17 +201,8 @@ impl LoggedIn {
     }
 }
 
-/// A session that counts for this request, and whether the answer depends on it.
-#[derive(Clone)]
-pub(crate) struct Counting {
-    session: SessionText,
-    /// The cookie that replaces the one that was sent.
-    renewed: Option<HeaderValue>,
-    was_asked: Arc<AtomicBool>,
-}
-
 /// Notes the session of a browser's GET or HEAD; `is_page`: for a page. Waits until this process has what the browser has seen.
-pub(crate) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<Counting> {
+pub(crate) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<CountedSession> {
     let is_safe = matches!(head.method, Method::GET | Method::HEAD);
     // A proxy asks there on behalf of other programs, which may not know of forms with tokens.
     let is_for_others = head.uri.path().trim_end_matches('/').ends_with("/+authcheck");
@@ -221,12 +212,11 @@ pub(crate) async fn note(app: &App, head: &mut Parts, is_page: bool) -> Option<C
     }
     let (session, text) = split(app, head)?;
     let renewed = catch_up(app, head, &session, text).await;
-    let counting = Counting { session, renewed, was_asked: Arc::default() };
-    head.extensions.insert(counting.clone());
-    Some(counting)
+    head.session = Some(CountedSession { session, renewed, was_asked: Arc::default() });
+    head.session.clone()
 }
 
-impl Counting {
+impl CountedSession {
     /// Keeps an answer that depends on the session from everybody else.
     pub(crate) fn finish(&self, headers: &mut HeaderMap) {
         if let Some(cookie) = &self.renewed {
@@ -264,10 +254,10 @@ pub(crate) async fn identified_of(
 ) -> Result<Result<Principal, String>, HttpError> {
     let headers = &head.headers;
     let has_credentials = headers.contains_key(X_DEVPI_AUTH) || headers.contains_key(AUTHORIZATION);
-    match head.extensions.get::<Counting>().filter(|_| !has_credentials) {
-        Some(counting) => {
-            counting.was_asked.store(true, Relaxed);
-            Ok(Ok(known(app, &counting.session)?.unwrap_or_default()))
+    match head.session.as_ref().filter(|_| !has_credentials) {
+        Some(counted) => {
+            counted.was_asked.store(true, Relaxed);
+            Ok(Ok(known(app, &counted.session)?.unwrap_or_default()))
         }
         None => identified(app, headers).await,
     }

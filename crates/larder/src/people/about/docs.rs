@@ -3,11 +3,12 @@
 use std::sync::LazyLock;
 
 use askama::Template;
-use http::request::Parts;
 use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::front::page::Site;
+use crate::front::parameters::typed_parameter;
+use crate::front::request::Parts;
 use crate::protocols::openapi::{ADMIN_OPENAPI, OPENAPI, PAGES_OPENAPI};
 
 /// The paths of each section: they are the same on every server.
@@ -26,10 +27,7 @@ pub(super) struct Documentation {
 
 impl Documentation {
     pub(super) fn of(app: &App, head: &Parts) -> Documentation {
-        let pairs = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
-        let query = pairs.filter(|(name, _)| name == "q").map(|(_, value)| value).next();
-        let query: String =
-            query.unwrap_or_default().trim().chars().take(WORDS_CHARS_MAX).collect();
+        let query = typed_parameter(head, "q", WORDS_CHARS_MAX);
         Documentation {
             site: Site::of(app, head),
             here: Here::of(app),

@@ -11,7 +11,6 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use issuers::{Answer, Provider, TokenRefusal, VerifiedLogIn};
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +24,7 @@ use crate::front::auth::{self, Cookie, session};
 use crate::front::error::HttpError;
 use crate::front::outside::root_url;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::people::forms;
 use crate::routes::Route;
 
@@ -223,8 +223,7 @@ async fn open(
     let provider = verified.provider();
     app.logins.security.logged_in_at(provider, session.user().as_str(), done.outcome.is_new);
     app.metrics.provider_login(provider, "opened");
-    let mut response = forms::see_other(app, head, next);
-    forms::keep_session(app, head, &mut response, session, done.seen);
+    let mut response = forms::carried_out(app, head, next, session, done.seen);
     let seconds = app.config.users.login.as_secs();
     response.headers_mut().append(SET_COOKIE, Cookie::Provider.set(app, head, provider, seconds));
     Ok(response)
@@ -244,9 +243,7 @@ async fn link_with(
     let sender = auth::sender(principal, head);
     let done = carry_out(&mut app.keeper(), &sender, &linking).await.map_err(Failure::by_rule)?;
     app.metrics.provider_login(verified.provider(), "linked");
-    let mut response = forms::see_other(app, head, log_in::HOME);
-    forms::keep_session(app, head, &mut response, &session, done.seen);
-    Ok(response)
+    Ok(forms::carried_out(app, head, log_in::HOME, &session, done.seen))
 }
 
 /// `POST /+account/oidc/{provider}`: a user wants to log in with their account there from then on. The page leads to the provider:
@@ -292,9 +289,7 @@ pub(crate) async fn unlink(
     let identity = account::identity_digest(&provider.settings().issuer, subject);
     let unlinking = UnlinkIdentity { name: posted.session.user().clone(), identity };
     let done = carry_out(&mut app.keeper(), &posted.sender(head), &unlinking).await?;
-    let mut response = forms::see_other(app, head, log_in::HOME);
-    forms::keep_session(app, head, &mut response, &posted.session, done.seen);
-    Ok(response)
+    Ok(forms::carried_out(app, head, log_in::HOME, &posted.session, done.seen))
 }
 
 /// The form for passwords, with why the provider did not log anybody in.

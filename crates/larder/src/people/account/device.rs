@@ -8,7 +8,6 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use jiff::Timestamp;
 use operations::tokens::CreateToken;
 use operations::{Refusal, Rule, carry_out};
@@ -19,6 +18,8 @@ use crate::app::App;
 use crate::front::auth::{self, session};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::parameters::typed_parameter;
+use crate::front::request::Parts;
 use crate::people::forms;
 
 /// How many days the token lives, if the person does not say it.
@@ -39,10 +40,7 @@ struct DevicePage<'a> {
 
 /// `/+account/device`: the form, or the one for logging in first.
 pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let code = pairs.find_map(|(name, value)| (name == "code").then_some(value));
-    let code = record::excerpt(&code.unwrap_or_default(), 20).to_owned();
+    let code = typed_parameter(head, "code", 20);
     if let Some(session) = session::shown(app, head)
         && let Some(principal) = session::known(app, &session)?
     {
@@ -138,7 +136,7 @@ async fn approved(
     };
     let expiry: Result<Expiry, _> = expires.parse();
     let expires_at = expiry.and_then(|expiry| expiry.at(now));
-    let expires_at = expires_at.map_err(|error| HttpError::unusable(error.to_string()))?;
+    let expires_at = expires_at.map_err(HttpError::unusable)?;
     if expires_at.is_none() {
         return Err(HttpError::unusable(
             "The token of a log-in ends: a time such as 30d was expected.",

@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use http::header::{HeaderName, SET_COOKIE};
-use http::request::Parts;
 use issuers::Provider;
 use operations::carry_out;
 use operations::sessions::{CloseSession, OpenSession};
@@ -17,6 +16,8 @@ use crate::app::App;
 use crate::front::auth::{self, Cookie, session};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::people::forms;
 
 /// What a browser does with the answer.
@@ -75,17 +76,12 @@ pub(crate) async fn show_log_in(app: &App, head: &Parts) -> Result<Response, Htt
 
 /// Where a browser goes on to, by the query.
 pub(super) fn next(head: &Parts) -> String {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let next = pairs.find_map(|(name, value)| (name == "next").then_some(value));
-    next.as_deref().and_then(forms::next).unwrap_or(HOME).to_owned()
+    parameter(head, "next").as_deref().and_then(forms::next).unwrap_or(HOME).to_owned()
 }
 
 /// The provider that the query names after a log-out.
 async fn left(app: &App, head: &Parts) -> Option<Left> {
-    let mut pairs = form_urlencoded::parse(head.uri.query()?.as_bytes());
-    let name = pairs.find_map(|(name, value)| (name == "left").then_some(value))?;
-    let provider = app.logins.provider(&name)?;
+    let provider = app.logins.provider(&parameter(head, "left")?)?;
     let url = provider.log_out_url().await?.into();
     Some(Left { title: provider.settings().title.clone(), url })
 }
@@ -141,8 +137,7 @@ async fn opened(
     let replaced = session::shown(app, head);
     let (session, serial) = open(app, head, principal, replaced).await?;
     app.logins.security.logged_in(session.user().as_str());
-    let mut response = forms::see_other(app, head, next);
-    forms::keep_session(app, head, &mut response, &session, serial);
+    let mut response = forms::carried_out(app, head, next, &session, serial);
     response.headers_mut().append(SET_COOKIE, Cookie::Form.set(app, head, "", 0));
     if Cookie::Provider.shown(app, head).is_some() {
         response.headers_mut().append(SET_COOKIE, Cookie::Provider.set(app, head, "", 0));

@@ -5,7 +5,6 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use issuers::Provider;
 use jiff::Timestamp;
 use operations::carry_out;
@@ -20,8 +19,10 @@ use crate::front::auth::{self, session};
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::people::forms::{self, Fields, Posted};
-use crate::protocols::tokens::{self, Wish};
+use crate::protocols::tokens::{self, TokenRequest};
 
 /// The scopes that users choose from, with what they are for.
 pub(crate) const SCOPES: [(Scope, &str); 9] = [
@@ -162,10 +163,7 @@ impl TokenForm {
 /// `/+account`: the page of a user who is logged in, else the form for logging in. With `?index=USER/INDEX`, the form for a new token
 /// is filled in for one that only installs from this index.
 pub(crate) async fn show_account(app: &App, head: &Parts) -> Result<Response, HttpError> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let index = pairs.find_map(|(name, value)| (name == "index").then_some(value));
-    let index: Option<StageName> = index.and_then(|name| name.parse().ok());
+    let index: Option<StageName> = parameter(head, "index").and_then(|name| name.parse().ok());
     let session = session::shown(app, head);
     if let Some(session) = session
         && let Some(principal) = session::known(app, &session)?
@@ -233,7 +231,7 @@ async fn page(
         site: Site::of(app, head).for_user(principal),
         form: forms::token(app, session)?,
         name: user.name.to_string(),
-        path: page::in_path(user.name.as_str()),
+        path: in_path(user.name.as_str()),
         groups: user.groups.iter().map(ToString::to_string).collect(),
         is_administrator: user.is_administrator(),
         tokens: tokens.collect(),
@@ -311,11 +309,11 @@ pub(super) async fn refused(
 ///
 /// # Errors
 /// 400 for a field that is there twice.
-pub(crate) fn token_wish(fields: &Fields) -> Result<Wish, HttpError> {
+pub(crate) fn token_wish(fields: &Fields) -> Result<TokenRequest, HttpError> {
     let text = |name: &str| Ok::<_, HttpError>(fields.maybe(name)?.unwrap_or_default().trim());
     let words =
         |name: &str| Ok::<_, HttpError>(Some(fields.words(name)?).filter(|it| !it.is_empty()));
-    Ok(Wish {
+    Ok(TokenRequest {
         scopes: fields.all("scope").map(str::to_owned).collect(),
         comment: text("comment")?.to_owned(),
         expires: Some(text("expires")?.to_owned()).filter(|text| !text.is_empty()),
@@ -335,15 +333,13 @@ pub(crate) async fn create_token(
     let fields = &posted.fields;
     let said = TokenForm::of(fields)?;
     let wish = token_wish(fields)?;
-    // A token outlives the session, and can do what a session cannot.
-    if let Err(error) = forms::proved_again(app, &posted, "own").await {
-        return again(app, head, &posted, said, error).await;
-    }
-    if let Err(error) = auth::admit_to_disk(app, &posted.principal).await {
-        return again(app, head, &posted, said, error).await;
-    }
-    let owner = posted.session.user().clone();
-    let done = match tokens::create(app, &posted.sender(head), owner, wish).await {
+    let creating = async {
+        // A token outlives the session, and can do what a session cannot.
+        forms::proved_again(app, &posted, "own").await?;
+        auth::admit_to_disk(app, &posted.principal).await?;
+        tokens::create(app, &posted.sender(head), posted.session.user().clone(), wish).await
+    };
+    let done = match creating.await {
         Ok(done) => done,
         Err(error) => return again(app, head, &posted, said, error).await,
     };
@@ -366,7 +362,7 @@ pub(crate) async fn revoke_token(
             let said = TokenForm::done(&format!("The token {id} is revoked."));
             page(app, head, &posted.session, &posted.principal, said, StatusCode::OK).await
         }
-        Err(refusal) => again(app, head, &posted, TokenForm::default(), refusal.into()).await,
+        Err(refusal) => refused(app, head, &posted, refusal.into()).await,
     }
 }
 
@@ -377,25 +373,19 @@ pub(crate) async fn change_password(
     body: Body,
 ) -> Result<Response, HttpError> {
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
-    let fields = &posted.fields;
-    let new = fields.one("new")?;
-    let refused = |status, text: &str| HttpError::refused(status, text);
-    if new != fields.one("again")? {
-        let error = refused(StatusCode::UNPROCESSABLE_ENTITY, "The two new passwords differ.");
-        return again(app, head, &posted, TokenForm::default(), error).await;
-    }
-    let password = match Password::new(new) {
-        Ok(password) => password,
-        Err(error) => {
-            let error = HttpError::unusable(error.to_string());
-            return again(app, head, &posted, TokenForm::default(), error).await;
+    let (new, again) = (posted.fields.one("new")?, posted.fields.one("again")?);
+    let checking = async {
+        if new != again {
+            return Err(HttpError::unusable("The two new passwords differ."));
         }
+        let password = Password::new(new).map_err(HttpError::unusable)?;
+        Ok((password, forms::proved_again(app, &posted, "old").await?))
+    };
+    let (password, proved) = match checking.await {
+        Ok(checked) => checked,
+        Err(error) => return refused(app, head, &posted, error).await,
     };
     let name = posted.session.user().clone();
-    let proved = match forms::proved_again(app, &posted, "old").await {
-        Ok(proved) => proved,
-        Err(error) => return again(app, head, &posted, TokenForm::default(), error).await,
-    };
     auth::admit_to_disk(app, &posted.principal).await?;
     let hash = Some(auth::hashed(app, password.clone()).await?);
     let setting = SetPassword { name: name.clone(), password: hash };

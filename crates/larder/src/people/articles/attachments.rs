@@ -12,8 +12,6 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::stream;
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
-use http::request::Parts;
 use operations::attachments::{ChangedAttachment, FileOfArticle};
 use operations::{Done, Refusal, Rule};
 use state::stored::Stored;
@@ -23,8 +21,9 @@ use super::{Breadcrumbs, admit_editor};
 use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::multipart::{FormReader, HEAD_BYTES_MAX, file_name};
+use crate::front::multipart::{FormError, FormReader, HEAD_BYTES_MAX, boundary_of_page, file_name};
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::front::{auth, body};
 use crate::people::forms::{self, TOKEN_FIELD, Undue};
 use crate::protocols::articles::attachment_changes::{self, told};
@@ -207,9 +206,8 @@ pub(crate) async fn change_attachments(
     let (session, principal) = sender.ok_or_else(|| undue(Undue::LoggedOut))?;
     let error = match carry_out(app, head, name, (&session, &principal), body).await {
         Ok(done) => {
-            let mut response = forms::see_other(app, head, &attachment_changes::path(name, ""));
-            forms::keep_session(app, head, &mut response, &session, done.seen);
-            return Ok(response);
+            let path = attachment_changes::path(name, "");
+            return Ok(forms::carried_out(app, head, &path, &session, done.seen));
         }
         Err(error) => error,
     };
@@ -225,10 +223,6 @@ pub(crate) async fn change_attachments(
     Ok(page::send_once(&page, head, status).await)
 }
 
-fn bad(detail: impl std::fmt::Display) -> HttpError {
-    HttpError::bad_request(detail.to_string())
-}
-
 async fn carry_out(
     app: &App,
     head: &Parts,
@@ -236,27 +230,21 @@ async fn carry_out(
     (session, principal): (&SessionText, &Principal),
     body: Body,
 ) -> Result<Done<ChangedAttachment>, HttpError> {
-    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
-        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
-        return Err(HttpError::unsupported(detail));
-    };
+    let boundary = boundary_of_page(head)?;
     let (limits, sender) = (app.rules.attachment_limits, auth::sender(principal.clone(), head));
     let announced = body::announced(&head.headers);
     let most = limits.file_bytes_max.saturating_add(4 * FIELD_BYTES_MAX as u64);
     if let Some(size) = announced.filter(|&announced| announced > most) {
         return Err(AttachmentError::too_large(size, &limits).into());
     }
-    let broken = |error: multer::Error| bad(format_args!("the form did not arrive whole: {error}"));
+    let bad = |error: FormError| HttpError::bad_request(error);
+    let broken = |error: multer::Error| bad(error.into());
     let mut held = app.limits.bodies.begin(body::holder(app, head, principal))?;
     held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX)?;
-    let mut form = FormReader::new(body.into_data_stream(), boundary);
-    let (mut arrived, mut is_due, mut fields, mut field_bytes) = (Arrived::default(), false, 0, 0);
+    let form = FormReader::new(body.into_data_stream(), boundary);
+    let mut form = form.with_fields_max(FIELDS_MAX);
+    let (mut arrived, mut is_due, mut field_bytes) = (Arrived::default(), false, 0);
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
-        fields += 1;
-        if fields > FIELDS_MAX {
-            return Err(bad(format_args!("the form has more than {FIELDS_MAX} fields")));
-        }
         let called = field.name().unwrap_or_default().to_owned();
         if let Some(filename) = file_name(&field) {
             if !is_due {
@@ -286,12 +274,14 @@ async fn carry_out(
             if field_bytes > FIELD_BYTES_MAX {
                 let detail =
                     format!("the fields of the form have more than {FIELD_BYTES_MAX} bytes");
-                return Err(bad(detail));
+                return Err(HttpError::bad_request(detail));
             }
             text.extend_from_slice(&piece);
         }
         let text = String::from_utf8(text);
-        let text = text.map_err(|_| bad(format_args!("the field `{called}` is not UTF-8")))?;
+        let text = text.map_err(|_| {
+            HttpError::bad_request(format_args!("the field `{called}` is not UTF-8"))
+        })?;
         match called.as_str() {
             TOKEN_FIELD => is_due = forms::is_token(app, &text, session.reveal().as_bytes())?,
             "do" => arrived.act = text,
@@ -308,7 +298,7 @@ async fn carry_out(
         return attachment_changes::remove(app, &sender, file).await.map_err(refused);
     }
     let Some(file) = arrived.file.take() else {
-        return Err(bad("Choose a file first."));
+        return Err(HttpError::bad_request("Choose a file first."));
     };
     attachment_changes::store(app, &sender, arrived.file_of(article)?, file).await.map_err(refused)
 }
@@ -316,12 +306,12 @@ async fn carry_out(
 /// The attachment's name for a file name that a browser sent. In file names, browsers encode only quotes and ends of lines.
 fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
     let filename = filename.replace("%22", "\"").replace("%0D", " ").replace("%0A", " ");
-    AttachmentName::of_file(&filename).map_err(bad)
+    AttachmentName::of_file(&filename).map_err(HttpError::bad_request)
 }
 
 impl Arrived {
     fn file_of(&self, article: &ArticleName) -> Result<FileOfArticle, HttpError> {
-        let name = AttachmentName::parse(&self.name).map_err(bad)?;
+        let name = AttachmentName::parse(&self.name).map_err(HttpError::bad_request)?;
         let if_match = (!self.seen.is_empty()).then(|| format!("\"{}\"", self.seen));
         let condition = Condition::Headers { if_match, if_none_match: None };
         Ok(FileOfArticle { article: article.clone(), name, condition })

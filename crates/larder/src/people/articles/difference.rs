@@ -12,7 +12,7 @@ use crate::front::display::{self, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
 use crate::front::parameters::{parameters, parsed};
-use crate::protocols::articles::comparison_turns::{Waiting, computed};
+use crate::protocols::articles::comparison_turns::{Requester, computed};
 use crate::protocols::articles::diff::{Sides, Textual};
 use crate::protocols::articles::reader::Reading;
 
@@ -64,7 +64,7 @@ pub(crate) async fn show_difference(
     };
     let (from, to, found) = match Sides::judged(shown.stored, name, from, to, BYTES_MAX) {
         Ok(sides) => {
-            let comparing = computed(Waiting::Reader, sides.load(shown.app), |(from, to)| {
+            let comparing = computed(Requester::Reader, sides.load(shown.app), |(from, to)| {
                 let found = compared(&from, &to);
                 (from.revision, to.revision, found)
             });

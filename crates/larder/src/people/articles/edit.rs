@@ -11,7 +11,6 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use markup::{Format, Options, RenderedText};
 use operations::articles::{Base, DeleteArticle};
 use record::{Digest, Serial, excerpt};
@@ -21,7 +20,9 @@ use crate::app::App;
 use crate::front::auth;
 use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
+use crate::front::negotiation;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::people::forms::{self, Fields, Undue};
 use crate::people::rendered::rendered_once;
 use crate::protocols::articles::reader::{self, Reading, bytes};
@@ -129,7 +130,7 @@ impl Draft {
         };
         if text.len() as u64 > BYTES_MAX {
             let detail = "the text is longer than 1 MiB: a PUT to its address takes longer ones";
-            return Err(HttpError::refused(StatusCode::PAYLOAD_TOO_LARGE, detail));
+            return Err(HttpError::too_large(detail));
         }
         let comment = fields.maybe("comment")?.unwrap_or_default().trim().to_owned();
         Ok(Draft { base, text, comment, media_type, is_deleting })
@@ -266,7 +267,7 @@ impl Editing<'_> {
         let base = of_base();
         // The form has no parameters such as a charset: those of the article stay.
         let same = base.as_ref().filter(|base| {
-            let essence = base.split(';').next().unwrap_or_default().trim();
+            let essence = negotiation::essence(base);
             draft.media_type.as_deref().is_none_or(|said| said.eq_ignore_ascii_case(essence))
         });
         let said = same.cloned().or_else(|| draft.media_type.clone()).or(base).or_else(of_name);
@@ -408,9 +409,7 @@ impl Editing<'_> {
         serial: Serial,
     ) -> Result<Response, HttpError> {
         let path = format!("/article/{}{page}", in_path(self.name.as_str()));
-        let mut response = forms::see_other(self.app, self.head, &path);
-        forms::keep_session(self.app, self.head, &mut response, session, serial);
-        Ok(response)
+        Ok(forms::carried_out(self.app, self.head, &path, session, serial))
     }
 
     /// The form again, with the text as it was sent and the problem.

@@ -11,6 +11,7 @@ use super::outline::list_of;
 use crate::front::display::in_path;
 use crate::protocols::articles::attachment_changes;
 use crate::protocols::articles::reader::Reading;
+use crate::published::article_texts::below_article;
 
 /// The target of a relative link in the article `name`.
 pub(crate) fn resolve(
@@ -61,10 +62,9 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     // Headings of articles have other names than their links say.
     let fragment = url.fragment().and_then(markup::fragment_id);
     let fragment = fragment.map(|id| format!("#{id}")).unwrap_or_default();
-    let below = url.path().strip_prefix(prefix).and_then(|path| path.strip_prefix("/article/"));
-    // `/article/…` means this server, even if its paths have a prefix outside.
-    let rest = below.or_else(|| url.path().strip_prefix("/article/"));
-    let Some(rest) = rest else { return Some(Target::Page(format!("{}{more}", url.path()))) };
+    let Some(rest) = below_article(url, prefix) else {
+        return Some(Target::Page(format!("{}{more}", url.path())));
+    };
     let place = format!("{prefix}/article/{rest}");
     let here = format!("{place}{query}{fragment}");
     let rest = percent_decode_str(rest).decode_utf8().ok()?;

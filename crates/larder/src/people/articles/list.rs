@@ -7,7 +7,6 @@ use article::tree::Entry;
 use article::{Article, Page};
 use askama::Template;
 use axum::response::Response;
-use http::request::Parts;
 
 use super::may_read_below;
 use super::outline::{Breadcrumbs, in_tree};
@@ -15,6 +14,7 @@ use crate::app::App;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::Site;
+use crate::front::request::Parts;
 use crate::protocols::articles::read::{ListResult, Listing, listing};
 use crate::protocols::articles::reader::{PAGE, Reading};
 use crate::protocols::articles::search::{OFFSET_MAX, snippets};

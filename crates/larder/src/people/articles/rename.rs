@@ -11,7 +11,6 @@ use askama::Template;
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
-use http::request::Parts;
 use operations::articles::{Base, RenameArticle};
 
 use super::{Breadcrumbs, admit_editor};
@@ -20,6 +19,7 @@ use crate::front::auth;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
+use crate::front::request::Parts;
 use crate::people::forms::{self, Fields, Undue};
 use crate::protocols::articles::rename;
 use crate::protocols::articles::write::{self, FailedWrite};
@@ -54,7 +54,7 @@ impl Draft {
     fn of(fields: &Fields) -> Result<Draft, HttpError> {
         let base = fields.one("base")?.parse::<Revision>();
         Ok(Draft {
-            base: base.map_err(|error| HttpError::bad_request(error.to_string()))?,
+            base: base.map_err(HttpError::bad_request)?,
             to: fields.one("to")?.trim().to_owned(),
             comment: fields.maybe("comment")?.unwrap_or_default().trim().to_owned(),
         })
@@ -103,9 +103,7 @@ pub(crate) async fn rename(
     let error = match renaming.carry_out(&principal, &draft).await {
         Ok(written) => {
             let path = format!("/article/{}", in_path(written.name.as_str()));
-            let mut response = forms::see_other(app, head, &path);
-            forms::keep_session(app, head, &mut response, &session, written.serial);
-            return Ok(response);
+            return Ok(forms::carried_out(app, head, &path, &session, written.serial));
         }
         Err(FailedWrite::Refused(refused)) => {
             HttpError::refused(refused.status(), refused.detail())
@@ -122,7 +120,7 @@ impl Renaming<'_> {
         draft: &Draft,
     ) -> Result<write::Written, FailedWrite> {
         let to = ArticleName::parse(&draft.to);
-        let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
+        let to = to.map_err(HttpError::bad_request)?;
         let (name, base) = (self.name.clone(), Base::of(draft.base));
         let renaming = RenameArticle { name, base, to, comment: draft.comment.clone() };
         let sender = auth::sender(principal.clone(), self.head);

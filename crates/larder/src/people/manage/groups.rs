@@ -31,13 +31,7 @@ struct Group {
 pub(crate) async fn show_groups(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (_, principal) = forms::logged_in(app, head).await?;
     check_administrator(&principal, Scope::UserAdmin, "who is in which group")?;
-    let value = |wanted: &str| {
-        let query = head.uri.query().unwrap_or_default();
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        let value = pairs.find_map(|(name, value)| (name == wanted).then_some(value));
-        record::excerpt(value.unwrap_or_default().trim(), 200).to_owned()
-    };
-    let (query, after) = (value("q"), value("after"));
+    let [query, after] = ["q", "after"].map(|name| typed_parameter(head, name, 200));
     let stored = app.stored()?;
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for user in stored.accounts.users() {

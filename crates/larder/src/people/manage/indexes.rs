@@ -97,7 +97,7 @@ pub(crate) async fn create_index(
             Err(HttpError::unusable(detail))
         }
     };
-    let path = wish.as_ref().map(|wish| stage_in_path(&wish.stage)).unwrap_or_default();
+    let path = wish.as_ref().map(|wish| in_path(wish.stage.as_str())).unwrap_or_default();
     let answer = carry_out(app, head, &posted, wish).await;
     if answer.is_done() {
         let mut response = forms::see_other(app, head, &format!("/+manage/indexes/{path}"));
@@ -115,9 +115,8 @@ fn is_list_of_rights(key: impl AsRef<str>) -> bool {
 
 /// The index that a form describes.
 fn new_index(name: &str, config: &Value) -> Result<CreateIndex, HttpError> {
-    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
-    let stage = name.parse().map_err(|error: pypi::StageNameError| bad(&error))?;
-    let edit = ConfigEdit::parse(config).map_err(|error| bad(&error))?;
+    let stage = name.parse().map_err(HttpError::bad_request)?;
+    let edit = ConfigEdit::parse(config).map_err(HttpError::bad_request)?;
     Ok(CreateIndex { stage, edit })
 }
 
@@ -127,8 +126,7 @@ fn edited(
     edit: &Value,
     seen: Option<StageConfig>,
 ) -> Result<ChangeIndex, HttpError> {
-    let edit = ConfigEdit::parse(edit);
-    let edit = edit.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let edit = ConfigEdit::parse(edit).map_err(HttpError::bad_request)?;
     Ok(ChangeIndex { stage: stage.clone(), edit, is_noop_an_error: false, seen })
 }
 
@@ -231,7 +229,7 @@ async fn page(
         groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
         preview: shown.preview,
         uncovered: uncovered(&stored.index, principal, &name),
-        path: stage_in_path(&name),
+        path: in_path(name.as_str()),
         name: name.to_string(),
         retention: shown.retention,
         said: shown.said,
@@ -288,7 +286,7 @@ pub(crate) async fn change_index(
         "refresh" => {
             let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
             let refreshing = async {
-                let project = project.map_err(|error| HttpError::unusable(error.to_string()))?;
+                let project = project.map_err(HttpError::unusable)?;
                 let stored = app.stored()?;
                 let order = ResolutionOrder::of(&stored.index, stage.as_str());
                 let order = order.ok_or_else(|| HttpError::unknown_stage(stage.as_str()))?;

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::CONTENT_TYPE;
 
 use super::*;
 use crate::app::prefetches::Prefetch;
-use crate::front::multipart::{FormReader, file_name};
+use crate::front::multipart::{FormError, FormReader, boundary_of_page, file_name};
 use crate::front::{body, display};
 use crate::people::forms::TOKEN_FIELD;
 use crate::routes::Route;
@@ -89,7 +88,7 @@ async fn page(
     said: FormNotice,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let path = stage_in_path(&stage);
+    let path = in_path(stage.as_str());
     let basis = app.basis(auth::sender(principal.clone(), head))?;
     let last = python::last_prefetch(app, &basis, &stage).map_err(python::error_of)?;
     let page = PrefetchPage {
@@ -128,7 +127,7 @@ pub(crate) async fn change_prefetch(
     if !forms::is_token(app, &arrived.token, session.reveal().as_bytes())? {
         return Err(forms::Undue::Token.into());
     }
-    let path = stage_in_path(&stage);
+    let path = in_path(stage.as_str());
     let sender = auth::sender(principal.clone(), head);
     let outcome = match arrived.act.as_str() {
         "fetch" if arrived.lock.iter().all(u8::is_ascii_whitespace) => {
@@ -161,27 +160,19 @@ async fn arrived(
     principal: &Principal,
     body: Body,
 ) -> Result<Arrived, HttpError> {
-    let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let Ok(boundary) = multer::parse_boundary(content_type.unwrap_or_default()) else {
-        let detail = "the body is not the form of this page: `multipart/form-data` was expected";
-        return Err(HttpError::unsupported(detail));
-    };
-    let bad = |detail: String| HttpError::bad_request(detail);
+    let boundary = boundary_of_page(head)?;
     let mut received = body::whole(app, head, principal, body, BYTES_MAX).await?;
     // The fields are a copy.
     received.hold(received.len() * 2)?;
     let (whole, _held) = received.into_parts();
-    let mut form = FormReader::new(stream::iter([Ok::<_, std::io::Error>(whole)]), boundary);
-    let (mut arrived, mut fields) = (Arrived::default(), 0);
-    while let Some(field) = form.next_field().await.map_err(|error| bad(error.to_string()))? {
-        fields += 1;
-        if fields > FIELDS_MAX {
-            return Err(bad(format!("the form has more than {FIELDS_MAX} fields")));
-        }
+    let pieces = stream::iter([Ok::<_, std::io::Error>(whole)]);
+    let mut form = FormReader::new(pieces, boundary).with_fields_max(FIELDS_MAX);
+    let mut arrived = Arrived::default();
+    while let Some(field) = form.next_field().await.map_err(HttpError::bad_request)? {
         let called = field.name().unwrap_or_default().to_owned();
         let filename = file_name(&field).unwrap_or_default();
-        let broken = |error| bad(format!("the form did not arrive whole: {error}"));
-        let content = field.bytes().await.map_err(broken)?;
+        let content = field.bytes().await.map_err(FormError::from);
+        let content = content.map_err(HttpError::bad_request)?;
         let text = || String::from_utf8_lossy(&content).into_owned();
         match called.as_str() {
             TOKEN_FIELD => arrived.token = text(),

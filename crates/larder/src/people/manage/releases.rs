@@ -22,7 +22,8 @@ use state::stored::Stored;
 
 use super::*;
 use crate::front::display::{self, Time};
-use crate::protocols::python::{Pushed, SentUpload};
+use crate::front::parameters::parameter;
+use crate::protocols::python::{PushOutcome, SentUpload};
 use crate::routes::Route;
 
 /// Most versions, and most files of one, on a page.
@@ -101,7 +102,7 @@ impl ReleasePath {
     }
 
     fn stage_path(&self) -> String {
-        stage_in_path(&self.stage)
+        in_path(self.stage.as_str())
     }
 
     /// The stage, for a user who may read it; for others it does not exist.
@@ -166,10 +167,7 @@ pub(crate) async fn list_releases(
     let (session, principal) = forms::logged_in(app, head).await?;
     let stored = app.stored()?;
     let stage = named.stage(&stored, &principal)?;
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let query = pairs.find_map(|(name, value)| (name == "q").then_some(value));
-    let query = record::excerpt(query.unwrap_or_default().trim(), 200).to_owned();
+    let query = typed_parameter(head, "q", 200);
     let wanted = [query.to_lowercase().replace(['_', '.'], "-")];
     let now = Timestamp::now();
     let found = stage.names_with(&wanted).filter(|name| {
@@ -204,9 +202,7 @@ pub(crate) async fn show_release(
     check_on(app, head)?;
     let named = ReleasePath::of(route)?;
     let (session, principal) = forms::logged_in(app, head).await?;
-    let query = head.uri.query().unwrap_or_default();
-    let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let version = pairs.find_map(|(name, value)| (name == "version").then_some(value));
+    let version = parameter(head, "version");
     let sender = (&session, &principal);
     page(app, head, &named, sender, version.as_deref(), FormNotice::default(), StatusCode::OK).await
 }
@@ -380,7 +376,7 @@ async fn change(
     };
     let reason = || {
         let reason = fields.maybe("reason")?.unwrap_or_default().trim();
-        yank::check_reason(reason).map_err(|error| HttpError::bad_request(error.to_string()))?;
+        yank::check_reason(reason).map_err(HttpError::bad_request)?;
         Ok::<_, HttpError>(reason.to_owned())
     };
     Ok(match fields.one("do")? {
@@ -447,14 +443,15 @@ async fn change(
         }
         "push" => {
             let order = pushed(fields, project.to_string(), version()?)?;
-            let changed: Changed = match python::push(app, &posted.sender(head), &stage, &order)
-                .await
-            {
-                Ok(Pushed::Here(done)) => Answer::done(done.seen).into(),
-                Ok(Pushed::Elsewhere { is_whole: true, .. }) => Answer::done(Serial::ZERO).into(),
-                Ok(Pushed::Elsewhere { log, .. }) => partial(&log),
-                Err(refused) => Answer::refused(python::error_of(refused)).into(),
-            };
+            let changed: Changed =
+                match python::push(app, &posted.sender(head), &stage, &order).await {
+                    Ok(PushOutcome::Here(done)) => Answer::done(done.seen).into(),
+                    Ok(PushOutcome::Elsewhere { is_whole: true, .. }) => {
+                        Answer::done(Serial::ZERO).into()
+                    }
+                    Ok(PushOutcome::Elsewhere { log, .. }) => partial(&log),
+                    Err(refused) => Answer::refused(python::error_of(refused)).into(),
+                };
             (changed, "The release is pushed.")
         }
         _ => return Err(forms::asks_nothing()),

@@ -75,8 +75,7 @@ async fn new_user(
     posted: &Posted,
     name: &str,
 ) -> Result<CreateUser, HttpError> {
-    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
-    let name: UserName = name.parse().map_err(|error: account::NameError| bad(&error))?;
+    let name: UserName = name.parse().map_err(HttpError::bad_request)?;
     CreateUser::admit(&app.basis(posted.sender(head))?, &name)?;
     let mut user = json!({"password": posted.fields.one("password")?});
     for key in ["email", "title"] {
@@ -99,8 +98,7 @@ fn edit(app: &App, fields: &Value) -> Result<UserEdit, HttpError> {
     let allow_empty_password = app.rules.devpi_defaults;
     let rules = EditRules { refuse_unknown_keys: true, allow_empty_password };
     let object = fields.as_object().cloned().unwrap_or_default();
-    let edit = UserEdit::from_json(&object, rules);
-    edit.map_err(|error| HttpError::bad_request(error.to_string()))
+    UserEdit::from_json(&object, rules).map_err(HttpError::bad_request)
 }
 
 /// A token of the user.
@@ -142,7 +140,7 @@ async fn page(
 ) -> Result<Response, HttpError> {
     check_keeper(app, principal, name)?;
     let stored = app.stored()?;
-    let missing = || HttpError::not_found(change::NoUser(name.clone()).to_string());
+    let missing = || HttpError::not_found(change::NoUser(name.clone()));
     let user = stored.accounts.user(name).ok_or_else(missing)?;
     let now = Timestamp::now();
     let sessions = stored.accounts.sessions_of(name).into_iter().flat_map(|it| &it.sessions);
@@ -239,7 +237,7 @@ pub(crate) async fn change_user(
         ("groups", _) => {
             let groups: Result<BTreeSet<GroupName>, _> =
                 fields.words("groups")?.iter().map(|name| name.parse()).collect();
-            let groups = groups.map_err(|error| HttpError::unusable(format!("{error}")));
+            let groups = groups.map_err(HttpError::unusable);
             let setting = groups.map(|groups| SetGroups { name: name.clone(), groups });
             (carry_out(app, head, &posted, setting).await, "The groups are set.")
         }

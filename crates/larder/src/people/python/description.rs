@@ -19,7 +19,7 @@ const LINE_CHARS_MAX: usize = 400;
 
 /// The metadata of a release, as a page shows it.
 #[derive(Default)]
-pub(crate) struct Described {
+pub(crate) struct ReleaseMetadata {
     pub(crate) summary: String,
     /// Labels and values.
     pub(crate) facts: Vec<(&'static str, String)>,
@@ -55,7 +55,7 @@ fn outside(url: &str) -> Option<String> {
     matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.into())
 }
 
-impl Described {
+impl ReleaseMetadata {
     /// The description in the nearest index that has the version.
     pub(crate) async fn of(
         shown: &VersionView<'_>,
@@ -63,19 +63,19 @@ impl Described {
         order: &ResolutionOrder<'_>,
         principal: &Principal,
         stage: &str,
-    ) -> Described {
+    ) -> ReleaseMetadata {
         let version = shown.version.as_str();
         let releases = shown.parts.iter().filter_map(|part| part.project.release(version));
         let Some(digest) = releases.map(|release| release.metadata).next() else {
-            return Described::default();
+            return ReleaseMetadata::default();
         };
         debug_assert!(metadata_digests([shown]).contains(&digest));
         let object = bytes.get(&digest).and_then(|bytes| serde_json::from_slice(bytes).ok());
         let metadata =
             object.and_then(|object: Map<String, Value>| Metadata::from_json(&object).ok());
         match metadata {
-            Some(metadata) => Described::by(&metadata, digest, order, principal, stage).await,
-            None => Described::default(),
+            Some(metadata) => ReleaseMetadata::by(&metadata, digest, order, principal, stage).await,
+            None => ReleaseMetadata::default(),
         }
     }
 
@@ -86,8 +86,8 @@ impl Described {
         order: &ResolutionOrder<'_>,
         principal: &Principal,
         stage: &str,
-    ) -> Described {
-        let mut described = Described::read(metadata);
+    ) -> ReleaseMetadata {
+        let mut described = ReleaseMetadata::read(metadata);
         described.requires = requires(metadata, order, principal, stage);
         let text = metadata.text("description");
         if !matches!(text.trim(), "" | "UNKNOWN") {
@@ -105,7 +105,7 @@ impl Described {
         described
     }
 
-    fn read(metadata: &Metadata) -> Described {
+    fn read(metadata: &Metadata) -> ReleaseMetadata {
         let mut facts = Vec::new();
         let license = match metadata.text("license_expression") {
             "" => metadata.text("license").lines().next().unwrap_or_default(),
@@ -138,7 +138,7 @@ impl Described {
         let lines = |key| -> Vec<String> {
             metadata.list(key).iter().take(LINES_MAX).map(|it| line(it)).collect()
         };
-        Described {
+        ReleaseMetadata {
             summary: line(metadata.text("summary")).replace("UNKNOWN", ""),
             facts,
             links: links.collect(),

@@ -1,4 +1,4 @@
-//! `/{user}/{index}/{project}/+downloads` for people: how often its releases were downloaded, as a chart and a list; and [`Lately`], a
+//! `/{user}/{index}/{project}/+downloads` for people: how often its releases were downloaded, as a chart and a list; and [`RecentDownloads`], a
 //! line and a smaller chart on the page of the project.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::front::chart::{points, step_of};
 use crate::front::display::{self, in_path};
 use crate::front::page::{self, Audience, Site, separated};
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::downloads::{Found, LATELY_DAYS, day, lately, of_project, sum};
+use crate::protocols::python::downloads::{LATELY_DAYS, ProjectDays, day, lately, of_project, sum};
 use crate::protocols::python::names::Project;
 use crate::protocols::python::refused::Refused;
 
@@ -37,14 +37,14 @@ struct DownloadsPage<'a> {
 }
 
 /// The downloads of the last days.
-pub(super) struct Lately {
+pub(super) struct RecentDownloads {
     pub(super) days: i64,
     /// How many, in words.
     pub(super) total: String,
-    pub(super) chart: Option<LatelyChart>,
+    pub(super) chart: Option<RecentChart>,
 }
 
-pub(super) struct LatelyChart {
+pub(super) struct RecentChart {
     pub(super) first: String,
     pub(super) last: String,
     /// The most of a day.
@@ -52,18 +52,18 @@ pub(super) struct LatelyChart {
     pub(super) points: String,
 }
 
-impl Lately {
+impl RecentDownloads {
     /// Of the project in these indexes together. `None` if they are not counted, or not known soon.
     pub(super) async fn of(
         ask: &Ask,
         holders: impl Iterator<Item = &StageName>,
         name: &ProjectName,
-    ) -> Option<Lately> {
+    ) -> Option<RecentDownloads> {
         let (days, total) = lately(ask, holders, name).await?;
         let (first, last) = (day(days.0), day(days.1));
         let (most, points) = chart(days, &total);
-        let chart = (!total.is_empty()).then_some(LatelyChart { first, last, most, points });
-        Some(Lately { days: LATELY_DAYS, total: in_words(sum(&total)), chart })
+        let chart = (!total.is_empty()).then_some(RecentChart { first, last, most, points });
+        Some(RecentDownloads { days: LATELY_DAYS, total: in_words(sum(&total)), chart })
     }
 }
 
@@ -93,7 +93,7 @@ impl Release<'_> {
 }
 
 impl<'a> DownloadsPage<'a> {
-    fn of(site: Site, found: &'a Found<'_>) -> DownloadsPage<'a> {
+    fn of(site: Site, found: &'a ProjectDays<'_>) -> DownloadsPage<'a> {
         let (first, last) = found.days;
         let (most, points) = chart(found.days, &found.total);
         let release = |(version, days): &'a (String, BTreeMap<i64, u64>)| Release {

@@ -125,7 +125,7 @@ impl<'ask> Readable<'ask> {
 /// How to read the file as an archive.
 pub(crate) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, Refused> {
     let filename = pypi::Filename::parse(file.filename());
-    let filename = filename.map_err(|error| HttpError::not_found(error.to_string()))?;
+    let filename = filename.map_err(HttpError::not_found)?;
     Ok(ArchiveFile { digest: *file.digest(), filename })
 }
 

@@ -153,7 +153,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
         facts: facts(&config),
         is_first: after.is_none() && query.is_empty(),
-        query,
+        query: query.into_owned(),
         projects,
         next,
         releases,

@@ -20,16 +20,16 @@ use pypi::{
 use record::Digest;
 use resources::turns::ThreadShare;
 
-use super::description::Described;
-use super::downloads::Lately;
+use super::description::ReleaseMetadata;
+use super::downloads::RecentDownloads;
 use super::project_page::{
     FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
     Version as Line, kind, own_name,
 };
-use super::wanted::{Choices, Span, Wanted};
+use super::wanted::{Choices, FileQuery, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::front::turns;
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::policy;
@@ -69,14 +69,14 @@ pub(super) async fn show(
     let required_by = required_by.map_or_else(Weak::new, |index| Arc::downgrade(&index));
     let made_of = MadeOf::Mirrored(ask.stored.serial, required_by, told.versions.clone());
     let is_kept = matches!(principal, Principal::Anonymous) && stale.is_none();
-    let keeping = Keeping::of(&ask.head, &site, made_of).filter(|_| is_kept);
+    let keeping = PageCacheKey::of(&ask.head, &site, made_of).filter(|_| is_kept);
     let kept = keeping.as_ref().and_then(|it| it.find(&ask.app, &ask.head, Audience::Reader));
     if let Some(kept) = kept {
         return Ok(kept);
     }
     let making = async {
         let (heard, turn) = told.in_use(ask, name).await?;
-        let found = Listing::of(order, name, &heard, wanted, &Wanted::of(ask));
+        let found = Listing::of(order, name, &heard, wanted, &FileQuery::of(ask));
         // The pages may be large, and upstream may take long to give the metadata.
         drop((heard, turn));
         let found = match found {
@@ -97,7 +97,9 @@ pub(super) async fn show(
         let counts_downloads = ask.app.python.downloads.kept().is_some();
         let mirrors = order.mirrors_of(name.as_str()).asked;
         let lately = match wanted {
-            None => Lately::of(ask, mirrors.iter().map(|mirror| mirror.name()), name).await,
+            None => {
+                RecentDownloads::of(ask, mirrors.iter().map(|mirror| mirror.name()), name).await
+            }
             Some(_) => None,
         };
         let page = ProjectPage { counts_downloads, lately, ..page };
@@ -191,7 +193,7 @@ impl Listing {
         name: &ProjectName,
         heard: &[Heard<'_>],
         wanted: Option<&str>,
-        query: &Wanted,
+        query: &FileQuery,
     ) -> Found {
         let upstream = heard
             .iter()
@@ -300,7 +302,7 @@ impl Listing {
         name: &'a ProjectName,
         order: &ResolutionOrder<'a>,
         is_release: bool,
-        described: Described,
+        described: ReleaseMetadata,
         required_by: RequiredBy,
     ) -> ProjectPage<'a> {
         let stage = own_name(order);
@@ -356,16 +358,16 @@ impl Listing {
         order: &ResolutionOrder<'_>,
         name: &ProjectName,
         principal: &Principal,
-    ) -> Described {
-        let Some(listed) = &self.described_by else { return Described::default() };
+    ) -> ReleaseMetadata {
+        let Some(listed) = &self.described_by else { return ReleaseMetadata::default() };
         let reading = tokio::time::timeout(METADATA_WAIT_MAX, metadata(ask, name, listed));
         let bytes = match reading.await {
             Ok(Some(bytes)) => bytes,
-            _ => return Described::default(),
+            _ => return ReleaseMetadata::default(),
         };
-        let Ok(metadata) = Metadata::read(&bytes) else { return Described::default() };
+        let Ok(metadata) = Metadata::read(&bytes) else { return ReleaseMetadata::default() };
         let digest = Digest::of(&bytes);
-        Described::by(&metadata, digest, order, principal, own_name(order)).await
+        ReleaseMetadata::by(&metadata, digest, order, principal, own_name(order)).await
     }
 
     fn origins(&self) -> Vec<Origin<'_>> {

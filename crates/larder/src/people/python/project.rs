@@ -15,18 +15,18 @@ use pypi::{
     ReleaseFile, Stage, VersionView, Warnings, installed_by_default,
 };
 
-use super::description::Described;
-use super::downloads::Lately;
+use super::description::ReleaseMetadata;
+use super::downloads::RecentDownloads;
 use super::mirrored;
 use super::project_page::{
-    By, FILES, File, Hidden, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
-    Version, kind, own_name,
+    Actor, FILES, File, HiddenFile, Origin, ProjectPage, RequiredBy, Status, VERSIONS,
+    VERSIONS_OF_PART, Version, kind, own_name,
 };
 use super::tested;
-use super::wanted::Wanted;
+use super::wanted::FileQuery;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
-use crate::front::page::{self, Audience, Keeping, Site};
+use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::names::Project;
 use crate::protocols::python::policy;
@@ -70,7 +70,7 @@ async fn show(
     let required_by = required_by.map_or_else(Weak::new, |index| Arc::downgrade(&index));
     let made_of = MadeOf::Projects(ask.stored.serial, required_by);
     let site = ask.site();
-    let keeping = Keeping::of(&ask.head, &site, made_of).filter(|_| is_for_everybody);
+    let keeping = PageCacheKey::of(&ask.head, &site, made_of).filter(|_| is_for_everybody);
     if let Some(kept) =
         keeping.as_ref().and_then(|it| it.find(&ask.app, &ask.head, Audience::Reader))
     {
@@ -116,15 +116,15 @@ async fn show(
         let described = match shown {
             Some(shown) => {
                 let metadata = metadata(&ask.app, std::slice::from_ref(shown)).await?;
-                Described::of(shown, &metadata, &order, &principal, stage).await
+                ReleaseMetadata::of(shown, &metadata, &order, &principal, stage).await
             }
-            None => Described::default(),
+            None => ReleaseMetadata::default(),
         };
         let (mut files, hidden) = shown.map_or_else(Default::default, |shown| {
             files(shown, name, judge, own_name(&order), &site)
         });
         let warned = shown.map(|shown| warnings(shown, judge).sentences().collect());
-        let query = Wanted::of(ask);
+        let query = FileQuery::of(ask);
         let choices = query.choices(files.iter().map(|file| file.name));
         files.retain(|file| query.admits(file.name));
         let span = query.files(files.len(), FILES);
@@ -153,13 +153,13 @@ async fn show(
         let said = |stage: &Stage, what: DeedKind, version: Option<&str>| {
             let may_read = stage.may_read(&principal, Portion::Project(name.as_str()));
             let log = ask.stored.logs.log(stage.name().as_str()).filter(|_| may_read);
-            log.and_then(|log| log.last(what, name, version)).map(By::of)
+            log.and_then(|log| log.last(what, name, version)).map(Actor::of)
         };
         let seen = |name: &&str| ask.stored.index.stage(name).is_some_and(|stage| view.sees(stage));
         let own = found.parts().iter().map(|part| part.stage.name());
         let holders = own.chain(mirrors.asked.iter().map(|mirror| mirror.name()));
         let lately = match wanted {
-            None => Lately::of(ask, holders, name).await,
+            None => RecentDownloads::of(ask, holders, name).await,
             Some(_) => None,
         };
         let page = ProjectPage {
@@ -257,7 +257,7 @@ fn files<'a>(
     judge: Option<&Judge<'_>>,
     asked: &str,
     site: &Site,
-) -> (Vec<File<'a>>, Vec<Hidden<'a>>) {
+) -> (Vec<File<'a>>, Vec<HiddenFile<'a>>) {
     let (mut files, mut hidden) = (Vec::new(), Vec::new());
     let mut nearest: HashMap<&str, (&'a Stage, &'a ReleaseFile)> = HashMap::new();
     for part in &shown.parts {
@@ -267,7 +267,7 @@ fn files<'a>(
         for file in of_version.filter(|file| file.role() == FileRole::Release) {
             let file: &'a ReleaseFile = file;
             if let Some((by, other)) = nearest.get(file.filename()) {
-                hidden.push(Hidden {
+                hidden.push(HiddenFile {
                     name: file.filename(),
                     stage: stage_name,
                     by: by.name().as_str(),

@@ -6,10 +6,10 @@ use pypi::index_log::LogLine;
 use pypi::upstream::Locations;
 use pypi::{ProjectName, ResolutionOrder};
 
-use super::description::Described;
-use super::downloads::Lately;
+use super::description::ReleaseMetadata;
+use super::downloads::RecentDownloads;
 use super::index_log::who;
-use super::tested::{self, Tested};
+use super::tested::{self, FileTests};
 use super::wanted::{Choices, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
@@ -41,16 +41,16 @@ pub(super) struct ProjectPage<'a> {
     pub(super) newest: Option<String>,
     pub(super) yanked: Option<String>,
     /// Who yanked it, as far as the log says.
-    pub(super) yanked_by: Option<By<'a>>,
+    pub(super) yanked_by: Option<Actor<'a>>,
     pub(super) status: Option<Status<'a>>,
-    pub(super) described: Described,
+    pub(super) described: ReleaseMetadata,
     /// The files on this page, which part of the chosen ones that is, and what can be chosen.
     pub(super) files: Vec<File<'a>>,
     pub(super) span: Span,
     pub(super) choices: Choices,
     /// The query of the page with all files.
     pub(super) all_files: String,
-    pub(super) hidden: Vec<Hidden<'a>>,
+    pub(super) hidden: Vec<HiddenFile<'a>>,
     pub(super) quarantined_in: Vec<&'a str>,
     /// What a policy withholds, in words.
     pub(super) held_back: Vec<String>,
@@ -72,7 +72,7 @@ pub(super) struct ProjectPage<'a> {
     /// Whether its downloads are counted.
     pub(super) counts_downloads: bool,
     /// How often, on the page of the whole project.
-    pub(super) lately: Option<Lately>,
+    pub(super) lately: Option<RecentDownloads>,
     /// Whether the reader may yank and remove releases of it in this index.
     pub(super) is_managed: bool,
     pub(super) asked_mirrors: Vec<&'a str>,
@@ -82,22 +82,22 @@ pub(super) struct ProjectPage<'a> {
 }
 
 /// Who did something, and when.
-pub(super) struct By<'a> {
+pub(super) struct Actor<'a> {
     pub(super) who: &'a str,
     pub(super) at: Time,
 }
 
-impl<'a> By<'a> {
+impl<'a> Actor<'a> {
     /// What the line of a log says.
-    pub(super) fn of(line: &'a LogLine) -> By<'a> {
-        By { who: who(line), at: Time(line.at) }
+    pub(super) fn of(line: &'a LogLine) -> Actor<'a> {
+        Actor { who: who(line), at: Time(line.at) }
     }
 }
 
 /// A state that the owner of the project set.
 pub(super) struct Status<'a> {
     /// Who set it, as far as the log says.
-    pub(super) by: Option<By<'a>>,
+    pub(super) by: Option<Actor<'a>>,
     pub(super) marker: &'a str,
     pub(super) means: &'static str,
     pub(super) reason: &'a str,
@@ -122,11 +122,11 @@ pub(super) struct File<'a> {
     pub(super) yanked: Option<&'a str>,
     pub(super) stage: &'a str,
     /// Its test results, if it has any.
-    pub(super) tests: Option<Tested>,
+    pub(super) tests: Option<FileTests>,
 }
 
 /// A file that a nearer index hides.
-pub(super) struct Hidden<'a> {
+pub(super) struct HiddenFile<'a> {
     pub(super) name: &'a str,
     pub(super) stage: &'a str,
     pub(super) by: &'a str,

@@ -1,7 +1,7 @@
-//! [`Tested`]: how many tests of a release file passed and failed, as far as that is known soon.
+//! [`FileTests`]: how many tests of a release file passed and failed, as far as that is known soon.
 //!
 //! files of a version -> the newest results of each, from the published state -> how each ended, from memory, or read within the
-//! bounds of [`Reading`] -> a [`ToxTally`] for each file. What was not read in time is only counted, and the next reader finds more.
+//! bounds of [`ReadingBudget`] -> a [`ToxTally`] for each file. What was not read in time is only counted, and the next reader finds more.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use pypi::{ReleaseFile, VersionView};
 
 use crate::front::display::{self, in_path};
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::tox_results::{RESULTS_MAX, Reading};
+use crate::protocols::python::tox_results::{RESULTS_MAX, ReadingBudget};
 use crate::published::tox_outcomes::ToxTally;
 
 /// Runs that are counted for one page.
 const RUNS_MAX: usize = 20_000;
 
 /// The test results of a file.
-pub(super) struct Tested {
+pub(super) struct FileTests {
     pub(super) url: String,
     /// How many there are.
     results: usize,
@@ -24,7 +24,7 @@ pub(super) struct Tested {
     pub(super) tally: Option<ToxTally>,
 }
 
-impl Tested {
+impl FileTests {
     /// All but how many failed, in words.
     pub(super) fn said(&self) -> String {
         match &self.tally {
@@ -43,7 +43,7 @@ pub(super) fn all_but_failed(tally: &ToxTally) -> String {
 }
 
 /// All files together; `None` without any of which it is known.
-pub(super) fn sum<'a>(tested: impl Iterator<Item = &'a Tested>) -> Option<ToxTally> {
+pub(super) fn sum<'a>(tested: impl Iterator<Item = &'a FileTests>) -> Option<ToxTally> {
     tested.filter_map(|tested| tested.tally).reduce(ToxTally::and)
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn of_files(
     shown: &VersionView<'_>,
     files: &[(&str, &str)],
     prefix: &str,
-) -> Vec<Option<Tested>> {
+) -> Vec<Option<FileTests>> {
     // One pass over all files of the project, however many of these have results.
     let listed = files.iter().map(|file| (*file, Vec::new()));
     let mut found: HashMap<(&str, &str), Vec<&ReleaseFile>> = listed.collect();
@@ -67,7 +67,7 @@ pub(super) async fn of_files(
         }
     }
     let version = in_path(shown.version.as_str());
-    let (mut reading, mut runs_left) = (Reading::new(), RUNS_MAX);
+    let (mut reading, mut runs_left) = (ReadingBudget::new(), RUNS_MAX);
     let mut tested = Vec::with_capacity(files.len());
     for file in files {
         let results = found.remove(file).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(super) async fn of_files(
         let url = format!("{prefix}/{place}/{name}/{version}/+toxresults/{filename}");
         let count = results.len();
         let tally = tally(ask, results, &mut reading, &mut runs_left).await;
-        tested.push(Some(Tested { url, results: count, tally }));
+        tested.push(Some(FileTests { url, results: count, tally }));
     }
     tested
 }
@@ -87,7 +87,7 @@ pub(super) async fn of_files(
 async fn tally(
     ask: &Ask,
     mut results: Vec<&ReleaseFile>,
-    reading: &mut Reading,
+    reading: &mut ReadingBudget,
     runs_left: &mut usize,
 ) -> Option<ToxTally> {
     results.sort_by_key(|file| std::cmp::Reverse((file.uploaded_at(), file.serial())));

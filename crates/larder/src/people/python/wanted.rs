@@ -1,13 +1,15 @@
-//! [`Wanted`]: what the query of a project's page asks for: which files of the release, and which parts of long lists.
+//! [`FileQuery`]: what the query of a project's page asks for: which files of the release, and which parts of long lists.
 //!
-//! query -> [`Wanted`] -> [`Choices`], what the names of the files offer, and whether any wheel is left -> [`Span`], a part of a list
+//! query -> [`FileQuery`] -> [`Choices`], what the names of the files offer, and whether any wheel is left -> [`Span`], a part of a list
 //! with the links to those around it. A value of the query may be anything: it is compared, and shown, but never believed to be there.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use pypi::Filename;
 
 use crate::front::display::visible_name;
+use crate::front::parameters::typed_parameter;
 use crate::protocols::python::ask::Ask;
 
 /// Tags that the form offers, of each kind: wheels of one release may have thousands.
@@ -24,7 +26,7 @@ const SHOWN_CHARS_MAX: usize = 100;
 
 /// What the query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct FileQuery {
     /// The tag for the Python that wheels have to have; empty: any.
     python: String,
     /// The tag for the platform, likewise.
@@ -86,14 +88,11 @@ fn tags(filename: &str) -> Option<[String; 2]> {
     Some([tags.python.to_owned(), tags.platform.to_owned()])
 }
 
-impl Wanted {
-    pub(super) fn of(ask: &Ask) -> Wanted {
-        let tag = |name| {
-            let value = ask.parameter(name).unwrap_or_default();
-            record::excerpt(value.trim(), TAG_CHARS_MAX).into()
-        };
-        let number = |text: String| text.parse().ok();
-        Wanted {
+impl FileQuery {
+    pub(super) fn of(ask: &Ask) -> FileQuery {
+        let tag = |name| typed_parameter(&ask.head, name, TAG_CHARS_MAX);
+        let number = |text: Cow<'_, str>| text.parse().ok();
+        FileQuery {
             python: tag("python"),
             platform: tag("platform"),
             files_from: ask.parameter("files").and_then(number).unwrap_or_default(),
@@ -169,7 +168,7 @@ impl Wanted {
 
     /// The query without a choice among the files.
     pub(super) fn query_of_all_files(&self) -> String {
-        Wanted::default().query(0, self.versions_from)
+        FileQuery::default().query(0, self.versions_from)
     }
 
     /// Which of the files the page shows: at most so many, from where the query says.
@@ -270,8 +269,12 @@ mod tests {
         "foo-1.0-py3.9.egg",
     ];
 
-    fn wanted(python: &str, platform: &str) -> Wanted {
-        Wanted { python: python.to_owned(), platform: platform.to_owned(), ..Wanted::default() }
+    fn wanted(python: &str, platform: &str) -> FileQuery {
+        FileQuery {
+            python: python.to_owned(),
+            platform: platform.to_owned(),
+            ..FileQuery::default()
+        }
     }
 
     #[track_caller]
@@ -309,8 +312,8 @@ mod tests {
             ["any", "manylinux2014_x86_64", "manylinux_2_17_x86_64", "win_amd64"]
         );
         assert_eq!(choices.all, 6);
-        assert!(Wanted::default().choices(FILES.into_iter().skip(4)).fields[0].key == "python");
-        assert!(Wanted::default().choices(FILES.into_iter().take(2)).fields.is_empty());
+        assert!(FileQuery::default().choices(FILES.into_iter().skip(4)).fields[0].key == "python");
+        assert!(FileQuery::default().choices(FILES.into_iter().take(2)).fields.is_empty());
         let many: Vec<String> =
             (0..3_000).map(|at| format!("foo-1-cp3{at}-none-any.whl")).collect();
         let choices = wanted("cp3150", "").choices(many.iter().map(String::as_str));
@@ -321,7 +324,7 @@ mod tests {
     #[test]
     fn a_part_of_a_list_has_the_parts_around_it() {
         let part = |files_from, all| {
-            let wanted = Wanted { files_from, ..wanted("a&b", "") };
+            let wanted = FileQuery { files_from, ..wanted("a&b", "") };
             let span = wanted.files(all, 50);
             (span.previous.clone(), span.next.clone(), span.is_partial(), span.is_beyond())
         };
@@ -333,7 +336,7 @@ mod tests {
         assert_eq!(part(60, 60), (None, None, false, true));
         assert_eq!(part(usize::MAX, 60), (None, None, false, true));
         assert_eq!(part(0, 0), (None, None, false, false));
-        let all = Wanted { versions_from: Some(0), ..wanted("", "any") };
+        let all = FileQuery { versions_from: Some(0), ..wanted("", "any") };
         let span = all.versions(300, 100).expect("a part");
         assert_eq!(
             (&*span.start, span.next.as_deref()),

@@ -12,7 +12,6 @@ use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
@@ -24,6 +23,7 @@ use crate::app::App;
 use crate::front::auth::Claim;
 use crate::front::body::{BodyError, Shape};
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 use crate::front::{auth, body, serial};
 use reply::Reply;
@@ -80,7 +80,7 @@ pub(crate) fn is_in_query(app: &App, head: &Parts) -> bool {
 }
 
 /// The body, with memory for what its arguments become.
-async fn received(app: &App, head: &Parts, body: Body) -> Result<body::Received, HttpError> {
+async fn received(app: &App, head: &Parts, body: Body) -> Result<body::HeldBody, HttpError> {
     // Invalid credentials count as anonymous here: each action decides itself how to answer them.
     let sender = auth::identified(app, &head.headers).await?.unwrap_or_default();
     let bytes_max = app.config.actions.body_bytes_max;

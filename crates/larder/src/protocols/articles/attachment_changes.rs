@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use operations::articles::Base;
 use operations::attachments::{
@@ -26,6 +25,7 @@ use crate::app::App;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::parameters::parameters;
+use crate::front::request::Parts;
 use crate::front::{auth, body, serial};
 
 /// Bytes of a file that wait in memory for the spool.

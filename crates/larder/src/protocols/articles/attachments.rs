@@ -13,7 +13,6 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use state::stored::Stored;
@@ -26,6 +25,7 @@ use crate::app::App;
 use crate::front::conditional::{RangeAnswer, content_range, is_current, unsatisfiable, wanted};
 use crate::front::error::HttpError;
 use crate::front::parameters::parameters;
+use crate::front::request::Parts;
 use crate::front::respond::blob_range;
 use crate::front::serial;
 use crate::routes::Route;
@@ -42,8 +42,7 @@ pub(crate) fn lacks_attachment(path: &str) -> HttpError {
 
 /// The file that a path names.
 fn file_of(route: &Route) -> Result<AttachmentName, HttpError> {
-    let bad = |error: &dyn std::fmt::Display| HttpError::bad_request(error.to_string());
-    AttachmentName::parse(&route.text("{file}")?).map_err(|error| bad(&error))
+    AttachmentName::parse(&route.text("{file}")?).map_err(HttpError::bad_request)
 }
 
 /// `PUT /+attachments/{article}/{file}`
@@ -193,7 +192,7 @@ async fn send(
         })?;
         if blob.size_bytes() != size_bytes {
             let (digest, expected) = (found.digest, size_bytes);
-            tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment is cut in the store");
+            tracing::error!(%digest, expected, found = blob.size_bytes(), "an attachment in the store is truncated");
             return Err(HttpError::damaged("attachment"));
         }
         let mut response = blob_range(&blob, start..end);

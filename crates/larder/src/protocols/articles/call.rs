@@ -35,10 +35,6 @@ pub(crate) struct NewRevision {
     pub(crate) comment: Option<String>,
 }
 
-fn bad(error: impl std::fmt::Display) -> HttpError {
-    HttpError::bad_request(error.to_string())
-}
-
 /// The name, if the sender may read the article.
 async fn reader(
     app: &App,
@@ -50,7 +46,7 @@ async fn reader(
     // The right to read is checked first: senders without it learn nothing of the name.
     let object = checked.as_ref().map_or(Object::Articles(name), |it| Object::Article(it.as_str()));
     let principal = reader::reader(app, stored, claim, object).await?;
-    Ok((checked.map_err(bad)?, principal))
+    Ok((checked.map_err(HttpError::bad_request)?, principal))
 }
 
 /// Refuses a name whose article was renamed: an action's result cannot redirect.
@@ -142,7 +138,10 @@ pub(crate) async fn history(
     let (name, principal) = reader(app, stored, claim, name).await?;
     let limit = limit.map_or(reader::PAGE.0, |limit| limit as usize);
     if !(1..=reader::PAGE.1).contains(&limit) {
-        return Err(bad(format!("`limit` is {limit}, expected 1 to {}", reader::PAGE.1)));
+        return Err(HttpError::bad_request(format!(
+            "`limit` is {limit}, expected 1 to {}",
+            reader::PAGE.1
+        )));
     }
     let article =
         stored.articles.article(&name).ok_or_else(|| HttpError::unknown_article(&name))?;
@@ -167,7 +166,10 @@ pub(crate) async fn search(
     let principal = reader::reader(app, stored, claim, Object::Articles(&prefix)).await?;
     let limit = limit.map_or(HITS.0, |limit| limit as usize);
     if !(1..=HITS.1).contains(&limit) {
-        return Err(bad(format!("`limit` is {limit}, expected 1 to {}", HITS.1)));
+        return Err(HttpError::bad_request(format!(
+            "`limit` is {limit}, expected 1 to {}",
+            HITS.1
+        )));
     }
     let state = (&stored.articles, stored.serial);
     let hits = search::search(app, state, text, (0, limit), prefix).await?;
@@ -184,7 +186,7 @@ pub(crate) async fn put(
     sender: &Sender,
     new: NewRevision,
 ) -> Result<(Bytes, Serial), HttpError> {
-    let name = ArticleName::parse(&new.name).map_err(bad)?;
+    let name = ArticleName::parse(&new.name).map_err(HttpError::bad_request)?;
     write::admit(app, sender, &name)?;
     let new = NewText {
         name,
@@ -209,9 +211,10 @@ pub(crate) async fn rename(
     to: &str,
     comment: Option<String>,
 ) -> Result<(Bytes, Serial), HttpError> {
-    let name = ArticleName::parse(name).map_err(bad)?;
+    let name = ArticleName::parse(name).map_err(HttpError::bad_request)?;
     write::admit(app, sender, &name)?;
-    let (base, to) = (Base::of(Revision(version)), ArticleName::parse(to).map_err(bad)?);
+    let (base, to) =
+        (Base::of(Revision(version)), ArticleName::parse(to).map_err(HttpError::bad_request)?);
     let renaming = RenameArticle { name, base, to, comment: comment.unwrap_or_default() };
     answered(rename::rename(app, sender, renaming).await)
 }

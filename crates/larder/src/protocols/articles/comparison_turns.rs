@@ -30,7 +30,7 @@ static MERGING: LazyLock<ThreadShare> =
 
 /// Who waits for a comparison or a merge.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiting {
+pub(crate) enum Requester {
     /// Somebody who reads a comparison: it is made on a thread of low priority.
     Reader,
     /// A writer whose change must be merged with another one.
@@ -42,7 +42,7 @@ pub(crate) enum Waiting {
 /// # Errors
 /// Those of `load`; 503 if too many wait already, or if it takes too long to read the texts.
 pub(crate) async fn computed<Loaded, Made>(
-    waiting: Waiting,
+    waiting: Requester,
     load: impl Future<Output = Result<Loaded, HttpError>>,
     work: impl FnOnce(Loaded) -> Made + Send + 'static,
 ) -> Result<Made, HttpError>
@@ -51,14 +51,14 @@ where
     Made: Send + 'static,
 {
     let share = match waiting {
-        Waiting::Reader => &COMPARING,
-        Waiting::Writer => &MERGING,
+        Requester::Reader => &COMPARING,
+        Requester::Writer => &MERGING,
     };
     let (_place, turn, loaded) = in_turn(share, LOADING_MAX, load).await?;
     let work = move || work(loaded);
     Ok(match waiting {
-        Waiting::Reader => turn.run_apart(work).await,
-        Waiting::Writer => turn.run(work).await,
+        Requester::Reader => turn.run_apart(work).await,
+        Requester::Writer => turn.run(work).await,
     })
 }
 

@@ -6,15 +6,15 @@ use article::{ArticleName, DifferenceLimits, Revision, RevisionFacts, Side, diff
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
-use http::request::Parts;
 use reply::Reply;
 use state::stored::Stored;
 
-use super::comparison_turns::{Waiting, computed};
+use super::comparison_turns::{Requester, computed};
 use super::reader::{bytes, from_store, revision};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 
 /// `/article/{name}/diff?from=&to=`
@@ -33,7 +33,7 @@ pub(crate) async fn diff(
     };
     let sides = Sides::judged(stored, name, from, to, limits.bytes_max as u64)?;
     let name = name.clone();
-    let difference = computed(Waiting::Reader, sides.load(app), move |(from, to)| {
+    let difference = computed(Requester::Reader, sides.load(app), move |(from, to)| {
         let sides = [&from, &to].map(|side| {
             let Textual { revision, bytes, is_textual } = side;
             Side { name: &name, revision: *revision, bytes, is_textual: *is_textual }
@@ -41,7 +41,7 @@ pub(crate) async fn diff(
         difference(sides[0], sides[1], &limits)
     });
     let difference = difference.await?;
-    let difference = difference.map_err(|error| HttpError::too_large(error.to_string()))?;
+    let difference = difference.map_err(HttpError::too_large)?;
     let reply = Reply::tagged("text/x-diff; charset=utf-8", Bytes::from(difference.text));
     let conditions = Conditions::of(&head.method, &head.headers);
     Ok(from_store(app, stored, respond(reply, StatusCode::OK, conditions).await))

@@ -14,7 +14,6 @@ use http::header::{
     IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
     RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use net::Answered;
 use record::Serial;
@@ -36,6 +35,7 @@ use crate::front::conditional::{
 use crate::front::error::HttpError;
 use crate::front::negotiation::{accepted_encoding, has_any, has_known_tag, listed};
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::respond::blob_range;
 use crate::front::serial;
 use crate::published::article_texts::Hits;

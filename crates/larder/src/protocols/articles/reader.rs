@@ -8,7 +8,6 @@ use article::{Article, ArticleName, Content as Facts, Revision, RevisionFacts};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::CACHE_CONTROL;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use reply::Reply;
 use state::stored::Stored;
@@ -16,6 +15,7 @@ use state::stored::Stored;
 use crate::app::App;
 use crate::front::auth::Claim;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 use crate::front::{auth, page, serial};
 use crate::published::contents::Content;
@@ -225,7 +225,7 @@ pub(crate) async fn bytes(app: &App, facts: &Facts) -> Result<Bytes, HttpError> 
 }
 
 pub(crate) fn unreadable(error: store::BlobError) -> HttpError {
-    tracing::error!(%error, "a content cannot be read");
+    tracing::error!(%error, "the content of an article cannot be read");
     if matches!(error, store::BlobError::Damaged { .. }) {
         return HttpError::damaged("content");
     }
@@ -235,6 +235,6 @@ pub(crate) fn unreadable(error: store::BlobError) -> HttpError {
 /// The answer where a content that a record names is not in the store, which is counted.
 pub(crate) fn lost(app: &App, facts: &Facts) -> HttpError {
     app.store.blobs.note(facts.digest, store::blobs::BlobVerdict::Missing);
-    tracing::error!(digest = %facts.digest, "a content is missing from the store");
+    tracing::error!(digest = %facts.digest, "the content of an article is missing from the store");
     HttpError::lost("content")
 }

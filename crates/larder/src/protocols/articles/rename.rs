@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use article::{ArticleName, Revision};
 use axum::response::Response;
-use http::request::Parts;
 use operations::Sender;
 use operations::articles::RenameArticle;
 
@@ -12,11 +11,12 @@ use super::write::{self, FailedWrite, Written};
 use crate::app::App;
 use crate::front::auth;
 use crate::front::error::HttpError;
-use crate::front::parameters::parameters;
+use crate::front::parameters::{parameter, parameters};
+use crate::front::request::Parts;
 
 /// Whether the query asks for another name.
-pub(crate) fn is_asked(query: Option<&str>) -> bool {
-    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).any(|(name, _)| name == "rename")
+pub(crate) fn is_asked(head: &Parts) -> bool {
+    parameter(head, "rename").is_some()
 }
 
 /// PUT and POST with `?rename=NAME`; `version` is that in the path, where there is one.
@@ -29,7 +29,7 @@ pub(crate) async fn put(
     let writer = write::writer(app, head, &name).await?;
     let [comment, to] = parameters(head.uri.query(), ["comment", "rename"])?;
     let to = ArticleName::parse(&to.unwrap_or_default());
-    let to = to.map_err(|error| HttpError::bad_request(error.to_string()))?;
+    let to = to.map_err(HttpError::bad_request)?;
     let base = write::base_of(&head.headers, version);
     let comment = comment.unwrap_or_default();
     write::answered(rename(app, &writer, RenameArticle { name, base, to, comment }).await)

@@ -15,7 +15,6 @@ use axum::body::{Body, HttpBody as _};
 use axum::response::Response;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
-use http::request::Parts;
 use operations::articles::{self, AnnounceText, Base, DeleteArticle, RestoreArticle, WriteArticle};
 use operations::rights::check_article_writer;
 use operations::{Done, Foreseen, Operation, Refusal, Rule, Sender, carry_out};
@@ -23,11 +22,12 @@ use resources::bodies::MemoryHolder;
 use state::security;
 
 use self::outcome::overtaken;
-use self::received::{Received, check_framing, receive};
+use self::received::{ReceivedContent, check_framing, receive};
 use super::{reader, text_of};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::parameters::{parameters, parsed};
+use crate::front::request::Parts;
 use crate::front::{auth, body, negotiation};
 use crate::published::contents::Content;
 
@@ -76,7 +76,7 @@ pub(crate) async fn put(
             if body.is_end_stream() && !head.headers.contains_key(CONTENT_LENGTH) {
                 let detail = "there is no body: the text was expected, as `curl --data-binary @FILE` sends it; an empty \
                               one has `Content-Length: 0`";
-                return Err(bad(detail));
+                return Err(HttpError::bad_request(detail));
             }
             let said = text_of(&head.headers, CONTENT_TYPE);
             let said =
@@ -133,7 +133,7 @@ async fn finished(
     sender: &Sender,
     name: &ArticleName,
     outcome: Result<Done<articles::WrittenRevision>, Refusal>,
-    received: Option<&Received>,
+    received: Option<&ReceivedContent>,
 ) -> Result<Written, FailedWrite> {
     match outcome {
         Ok(done) => outcome::written(app, sender.proved(), name, &done),
@@ -206,7 +206,7 @@ pub(crate) async fn store(
 }
 
 /// Keeps the new text in memory if the one before it is there: the next reads want it.
-fn keep_hot(app: &Arc<App>, replaced: Option<record::Digest>, received: &Received) {
+fn keep_hot(app: &Arc<App>, replaced: Option<record::Digest>, received: &ReceivedContent) {
     let is_hot = replaced.is_some_and(|digest| app.articles.contents.at_hand(&digest).is_some());
     let text = received.bytes.clone().filter(|text| app.articles.contents.keeps(text.len() as u64));
     if let Some(text) = text.filter(|_| is_hot) {
@@ -254,10 +254,6 @@ pub(crate) fn admit_user(
 
 pub(crate) fn author(writer: &Principal) -> String {
     writer.user_name().map_or_else(|| "anonymous".to_owned(), ToString::to_string)
-}
-
-fn bad(error: impl std::fmt::Display) -> HttpError {
-    HttpError::bad_request(error.to_string())
 }
 
 /// The media types that clients send by default: curl, and those that are generated from `/openapi.json`.

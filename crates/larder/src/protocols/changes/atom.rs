@@ -7,7 +7,7 @@ use serde_json::Value;
 use state::stored::Stored;
 
 use crate::app::App;
-use crate::published::changes::{Feed, Followed};
+use crate::published::changes::{Feed, FeedSurface};
 
 /// Most entries in a feed.
 const ENTRIES_MAX: usize = 100;
@@ -20,7 +20,7 @@ const PATH: &AsciiSet =
 pub(super) fn render(
     app: &App,
     feed: &Feed,
-    surface: Followed,
+    surface: FeedSurface,
     stored: &Stored,
     principal: &Principal,
     root: &str,
@@ -59,9 +59,9 @@ pub(super) fn render(
             id.push_str(&format!(":{}", change["number"].as_u64().unwrap_or_default()));
         }
         let below = match surface {
-            Followed::Aur => "/aur/history/",
-            Followed::Articles => "/article/",
-            Followed::Python => "/",
+            FeedSurface::Aur => "/aur/history/",
+            FeedSurface::Articles => "/article/",
+            FeedSurface::Python => "/",
         };
         // A file is found on the page of its project.
         let path = match (text("type"), path.rsplit_once('/')) {
@@ -69,8 +69,8 @@ pub(super) fn render(
             _ => path,
         };
         let own = match surface {
-            Followed::Articles => title_of_article(stored, text("name")),
-            Followed::Aur | Followed::Python => None,
+            FeedSurface::Articles => title_of_article(stored, text("name")),
+            FeedSurface::Aur | FeedSurface::Python => None,
         };
         let title = title(&change, own);
         let author = change["by"].as_str().unwrap_or("larder");

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use reply::Reply;
@@ -17,6 +16,7 @@ use store::Records;
 
 use crate::app::App;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, respond};
 use crate::published::aur_published::AurPublished;
 use crate::published::changes::aur_history;

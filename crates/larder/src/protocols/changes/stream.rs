@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::published::changes::{Feed, Followed, Subscription};
+use crate::published::changes::{Feed, FeedSurface, Subscription};
 
 /// Entries that are looked at together.
 const ENTRIES_AT_ONCE: usize = 64;
@@ -28,7 +28,7 @@ const RETRY_MILLISECONDS: u32 = 2_000;
 
 struct Follower {
     app: Arc<App>,
-    surface: Followed,
+    surface: FeedSurface,
     principal: Principal,
     /// Everything up to here was sent, or is in `ready`.
     at: Serial,
@@ -47,7 +47,7 @@ struct Follower {
 /// The events after `from`; first `start-over`, if the client `is_lost`.
 pub(super) fn stream(
     app: Arc<App>,
-    surface: Followed,
+    surface: FeedSurface,
     principal: Principal,
     (from, is_lost): (Serial, bool),
     place: Subscription,

@@ -38,16 +38,16 @@ const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 const PUBLISHED_SOON: Duration = Duration::from_millis(100);
 
 /// Why an answer ends.
-pub(super) struct Ended {
+pub(super) struct StreamEnd {
     /// The reason, without a name that the follower may not read.
     pub(super) reason: String,
     /// Whether the follower has to read everything anew.
     pub(super) starts_over: bool,
 }
 
-impl Ended {
-    fn over(reason: &str) -> Ended {
-        Ended { reason: reason.to_owned(), starts_over: true }
+impl StreamEnd {
+    fn over(reason: &str) -> StreamEnd {
+        StreamEnd { reason: reason.to_owned(), starts_over: true }
     }
 }
 
@@ -235,14 +235,14 @@ impl Part {
         app: &App,
         principal: Principal,
         (after, held): (Serial, Option<PartState>),
-    ) -> Result<Part, Ended> {
+    ) -> Result<Part, StreamEnd> {
         if held.is_none() && after > Serial::ZERO {
-            return Err(Ended::over("its token opens only what its user may read"));
+            return Err(StreamEnd::over("its token opens only what its user may read"));
         }
         if let Some(held) = &held {
             app.live_store.wait_for(held.serial, PUBLISHED_WITHIN).await;
         }
-        let base = app.live_store.snapshot_full().ok_or_else(|| Ended {
+        let base = app.live_store.snapshot_full().ok_or_else(|| StreamEnd {
             reason: WriteFailure::NotLoaded.to_string(),
             starts_over: false,
         })?;
@@ -250,7 +250,7 @@ impl Part {
         let view = View::of(&base, &principal, &app.config);
         let held = match held {
             Some(held) if view.digest(&base, held.serial) == held.view => held.serial,
-            Some(_) => return Err(Ended::over("its token opens more or less than before")),
+            Some(_) => return Err(StreamEnd::over("its token opens more or less than before")),
             None => Serial::ZERO,
         };
         let (users, waiting) = (BTreeMap::new(), Vec::new());
@@ -262,7 +262,7 @@ impl Part {
     ///
     /// # Errors
     /// The follower has to come again, or to start over.
-    pub(super) async fn take(&mut self, app: &App, page: Page) -> Result<Vec<Frame>, Ended> {
+    pub(super) async fn take(&mut self, app: &App, page: Page) -> Result<Vec<Frame>, StreamEnd> {
         let mut records = Vec::new();
         for record in page.records {
             if record.serial > self.base.serial {
@@ -277,7 +277,7 @@ impl Part {
         }
         if self.waiting_bytes > WAITING_BYTES_MAX {
             let reason = "much was written while it was read: to be read again".to_owned();
-            return Err(Ended { reason, starts_over: false });
+            return Err(StreamEnd { reason, starts_over: false });
         }
         if page.is_last && !(self.is_settled && self.waiting.is_empty()) {
             self.settle(app, page.serial, &mut records).await?;
@@ -292,7 +292,7 @@ impl Part {
 
     /// Whether a follower is told of a deletion that it may have missed. Whoever reads an index now and has read it since before the
     /// deletion knows the name.
-    fn tells_of(&self, deletion: &Record) -> Result<bool, Ended> {
+    fn tells_of(&self, deletion: &Record) -> Result<bool, StreamEnd> {
         let (base, held, serial) = (&self.base, self.held, deletion.serial);
         if serial <= held {
             return Ok(false);
@@ -313,7 +313,9 @@ impl Part {
             }
         };
         match may_be_held && held > Serial::ZERO {
-            true => Err(Ended::over("it is not known any more who could read what was deleted")),
+            true => {
+                Err(StreamEnd::over("it is not known any more who could read what was deleted"))
+            }
             false => Ok(false),
         }
     }
@@ -324,7 +326,7 @@ impl Part {
         app: &App,
         serial: Serial,
         records: &mut Vec<Record>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), StreamEnd> {
         // The latest record of each key, in the order of the store.
         let mut waiting = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
@@ -338,7 +340,7 @@ impl Part {
         let principal = current(&self.principal, &next)?;
         let view = self.view.after((&*self.base, &*next), &principal, &app.config);
         if self.view.differs(&self.base, (&view, &*next)) {
-            return Err(Ended::over("its token opens more or less than before"));
+            return Err(StreamEnd::over("its token opens more or less than before"));
         }
         for record in waiting {
             match record.body {
@@ -363,10 +365,12 @@ impl Part {
 }
 
 /// The sender, as of that state.
-fn current(principal: &Principal, stored: &Stored) -> Result<Principal, Ended> {
+fn current(principal: &Principal, stored: &Stored) -> Result<Principal, StreamEnd> {
     let current = principal.as_of(&stored.accounts, Timestamp::now());
-    current
-        .map_err(|_| Ended { reason: "the token holds no longer".to_owned(), starts_over: false })
+    current.map_err(|_| StreamEnd {
+        reason: "the token holds no longer".to_owned(),
+        starts_over: false,
+    })
 }
 
 /// The state after `base` at that serial, up to which `records` are all that were written. It is the published one, if that is not

@@ -1,15 +1,15 @@
 //! [`Ask`]: a request of this surface, and what several steps need of it.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use account::Principal;
 use http::header::{ACCEPT, HeaderName, USER_AGENT};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use operations::{Basis, Done, Operation, Sender, carry_out};
 use pypi::devpi::View;
-use pypi::{ProjectView, StageName};
+use pypi::{ProjectName, ProjectView, StageName};
 use record::Serial;
 use state::security;
 use state::stored::Stored;
@@ -21,9 +21,11 @@ use crate::front::error::HttpError;
 use crate::front::negotiation::{media_ranges, named_weight, weight};
 use crate::front::outside::root_url;
 use crate::front::page::Site;
+use crate::front::parameters::parameter;
+use crate::front::request::Parts;
 use crate::front::turns;
 use crate::front::{auth, serial};
-use crate::routes::Surface;
+use crate::routes::{Route, Surface, Tree};
 
 /// How pip and other installers begin their `User-Agent`; they get pages for machines at the URLs of people.
 const INSTALLERS: [&str; 5] = ["distribute/", "setuptools/", "pip/", "pex/", "uv/"];
@@ -167,28 +169,18 @@ impl Ask {
 
     /// Whether the query has this flag: its presence counts, whatever its value.
     pub(crate) fn has_flag(&self, name: &str) -> bool {
-        let query = self.head.uri.query().unwrap_or_default();
-        form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == name)
+        self.parameter(name).is_some()
     }
 
     /// The first value of a parameter of the query.
-    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
-        let query = self.head.uri.query().unwrap_or_default();
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+    pub(crate) fn parameter(&self, name: &str) -> Option<Cow<'_, str>> {
+        parameter(&self.head, name)
     }
 
-    /// The path of the stage, as it was sent.
-    pub(crate) fn stage_path(&self) -> String {
-        self.path.split('/').take(3).collect::<Vec<_>>().join("/")
-    }
-
-    /// The path with `name` at `position`, counted from 0 after the leading slash; `name` is not escaped.
-    pub(crate) fn path_with(&self, position: usize, name: &str) -> String {
-        let names = self.path.split('/').enumerate();
-        let names: Vec<&str> =
-            names.map(|(at, old)| if at == position + 1 { name } else { old }).collect();
-        names.join("/")
+    /// The path with this name of its project.
+    pub(crate) fn path_with_project(&self, name: &ProjectName) -> String {
+        let route = Route::find(Tree::Python, &self.path, Some(&self.head.method));
+        route.map_or_else(|| self.path.clone(), |route| route.with("{project}", name.as_str()))
     }
 
     /// The sender; with invalid credentials they count as anonymous, as with devpi.
@@ -245,10 +237,12 @@ impl Ask {
     /// 503 while too many passwords are being checked, or if the store does not say how far it is.
     async fn know_index(&mut self) -> Result<(), HttpError> {
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS);
-        let mut names = self.path.trim_start_matches('/').splitn(3, '/');
-        let (user, index) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-        let is_known = || self.stored.index.stage(&format!("{user}/{index}")).is_some();
-        if is_read || index.is_empty() || is_known() || self.app.following.is_some() {
+        if is_read || self.app.following.is_some() {
+            return Ok(());
+        }
+        let route = Route::find(Tree::Python, &self.path, Some(&self.head.method));
+        let stage = route.and_then(|route| route.stage().ok());
+        if stage.is_none_or(|name| self.stored.index.stage(name.as_str()).is_some()) {
             return Ok(());
         }
         // Boxed: nearly no request comes here, and each would have to move as much.

@@ -39,7 +39,7 @@ static READING: LazyLock<ThreadShare> =
     LazyLock::new(|| ThreadShare::new(READING_AT_ONCE, READING_WAITING_MAX));
 
 /// The downloads of a project: from the index that was asked, and from its bases.
-pub(crate) struct Found<'ask> {
+pub(crate) struct ProjectDays<'ask> {
     pub(crate) stage: &'ask Arc<Stage>,
     pub(crate) project: &'ask ProjectName,
     /// The first day and the last one, counted from 1970-01-01.
@@ -57,7 +57,7 @@ pub(crate) async fn of_project<'ask>(
     ask: &'ask Ask,
     stage: &str,
     project: &'ask Project,
-) -> Result<Found<'ask>, Refused> {
+) -> Result<ProjectDays<'ask>, Refused> {
     let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
@@ -90,7 +90,7 @@ pub(crate) async fn of_project<'ask>(
     let more = count + (releases.len() - most) as u64;
     releases.truncate(most);
     let stage = order.stages().first().copied().ok_or_else(missing)?;
-    Ok(Found { stage, project: name, days: (today - DAYS + 1, today), total, releases, more })
+    Ok(ProjectDays { stage, project: name, days: (today - DAYS + 1, today), total, releases, more })
 }
 
 /// The downloads of a project by day, from these indexes together, in the last [`LATELY_DAYS`]; with the first day and the last one.

@@ -12,7 +12,6 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use net::Peer;
 use operations::releases::DeleteFile;
 use operations::rights::{remover, tester};
 use operations::uploads::AddToxResult;
@@ -38,6 +37,7 @@ use crate::front::conditional::{
     RangeAnswer, content_range, is_current, last_modified, unsatisfiable, wanted,
 };
 use crate::front::error::HttpError;
+use crate::front::outside::is_of_proxy;
 use crate::front::respond::blob_range;
 use crate::routes::Endpoint;
 
@@ -231,7 +231,7 @@ pub(crate) async fn delete_file(
     path: &FilePath,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), DeleteFile::PURPOSE)?;
+    remover::<DeleteFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let force = ask.has_flag("force");
@@ -269,8 +269,8 @@ pub(crate) async fn add_tox_result(
         return Err(BodyError::NotJson.into());
     }
     let blob = ask.app.store.blobs.put(bytes).await.map_err(|error| {
-        tracing::error!(%error, "a test result cannot be kept");
-        HttpError::unavailable("the test result cannot be kept now; nothing was written", 5)
+        tracing::error!(%error, "a test result cannot be stored");
+        HttpError::unavailable("the test result cannot be stored now; nothing was written", 5)
     })?;
     let (digest, size_bytes) = (blob.digest, blob.size_bytes);
     let path = ask.carry_out(&AddToxResult { stage, file, digest, size_bytes }).await?;
@@ -294,7 +294,7 @@ enum Source {
 /// Where a trusted proxy finds the blob, if it is to send files itself and they are in a directory. Other clients could not use
 /// the location.
 fn accelerated(ask: &Ask, digest: &Digest) -> Option<String> {
-    if !Peer::is_trusted(&ask.head.extensions, &ask.app.limits.trusted) {
+    if !is_of_proxy(&ask.app, &ask.head) {
         return None;
     }
     let prefix = ask.app.config.python.accel_redirect.as_ref()?.to_str()?;
@@ -393,7 +393,7 @@ async fn send(
             Source::Store(blob) => blob.size_bytes(),
         };
         if let Some(expected) = known_bytes.filter(|known| *known != size_bytes) {
-            tracing::error!(%digest, expected, found = size_bytes, "a file is cut in the store");
+            tracing::error!(%digest, expected, found = size_bytes, "a file in the store is truncated");
             return Err(HttpError::damaged("file"));
         }
         let (start, end, status) = match wanted(request, &etag, Some(modified_at), size_bytes) {

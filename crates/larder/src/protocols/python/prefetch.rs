@@ -3,6 +3,7 @@
 //! lock -> [`Lock`] -> [`Prefetches`](crate::app::prefetches::Prefetches), one at a time for each mirror -> [`mirrors::prefetch`],
 //! which asks for each file as the sender's client would: policies, hashes and shared downloads are those of every request.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,6 @@ use account::{Portion, Principal};
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use http::request::Parts;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use mirrors::Mirror;
@@ -30,8 +30,9 @@ use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
 use crate::app::prefetches::{Busy, Prefetch};
-use crate::front::body::{BodyError, Received, parsed};
+use crate::front::body::{BodyError, HeldBody, parsed};
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 
 /// The purpose, as a refusal names it.
 const PURPOSE: &str = "fetching files ahead";
@@ -115,7 +116,9 @@ pub(crate) async fn start_prefetch(
     kept(&ask.asked().await?, &stage)?;
     let received = whole_body(ask, &principal, body, LOCK_BYTES_MAX).await?;
     let sender = (&ask.head, ask.sender().await?);
-    let begun = start(&ask.app, sender, &stage, ask.parameter("name"), received).await?;
+    let begun =
+        start(&ask.app, sender, &stage, ask.parameter("name").map(Cow::into_owned), received)
+            .await?;
     Ok(said(StatusCode::ACCEPTED, Some(&begun)))
 }
 
@@ -125,7 +128,7 @@ pub(crate) async fn start(
     (head, sender): (&Parts, Sender),
     stage: &StageName,
     name: Option<String>,
-    received: Received,
+    received: HeldBody,
 ) -> Result<Arc<Prefetch>, Refused> {
     let lock = parsed_lock(app, name, received).await?;
     // The right may have ended while the lock came.
@@ -161,7 +164,7 @@ pub(crate) async fn start(
 async fn parsed_lock(
     app: &App,
     name: Option<String>,
-    mut received: Received,
+    mut received: HeldBody,
 ) -> Result<Lock, Refused> {
     let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(

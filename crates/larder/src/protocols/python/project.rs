@@ -26,7 +26,7 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use self::metadata::Opened;
+use self::metadata::MetadataReader;
 
 use super::ask::Ask;
 use super::names::Project;
@@ -79,7 +79,7 @@ pub(crate) fn in_one_spelling<'ask>(
     if project.is_normalized() {
         return Ok(name);
     }
-    Err(Refused::from(reply::redirect(ask, &ask.path_with(2, name.as_str()))))
+    Err(Refused::from(reply::redirect(ask, &ask.path_with_project(name))))
 }
 
 fn no_project(project: &str) -> Refused {
@@ -134,7 +134,7 @@ pub(crate) async fn show_project(
         if versions.len() > AT_ONCE {
             return streamed(principal, versions.len());
         }
-        let opened = Opened::of(&ask.app, &versions).await?;
+        let opened = MetadataReader::of(&ask.app, &versions).await?;
         if opened.is_large() && versions.len() > 1 {
             return streamed(principal, versions.len());
         }
@@ -211,8 +211,8 @@ fn streamed(
         let mut portions: VecDeque<_> = versions.chunks(AT_ONCE).collect();
         let mut patience = PORTION_TIMEOUT;
         while let Some(portion) = portions.pop_front() {
-            let opened = Opened::of(&app, portion).await;
-            if portion.len() > 1 && opened.as_ref().is_ok_and(Opened::is_large) {
+            let opened = MetadataReader::of(&app, portion).await;
+            if portion.len() > 1 && opened.as_ref().is_ok_and(MetadataReader::is_large) {
                 portion.chunks(1).rev().for_each(|one| portions.push_front(one));
                 continue;
             }
@@ -353,7 +353,7 @@ pub(crate) async fn delete_project(
     project: &Project,
 ) -> Result<Response, Refused> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
-    remover(&ask.asked().await?, &stage, about, DeleteProject::PURPOSE)?;
+    remover::<DeleteProject>(&ask.asked().await?, &stage, about)?;
     let missing = || Refused::not_found("project not found");
     let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
@@ -390,7 +390,7 @@ pub(crate) async fn delete_release(
     version: &str,
 ) -> Result<Response, Refused> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
-    remover(&ask.asked().await?, &stage, about, DeleteRelease::PURPOSE)?;
+    remover::<DeleteRelease>(&ask.asked().await?, &stage, about)?;
     let missing = || no_version(&project.as_sent, version);
     let project = project.name.clone().ok_or_else(missing)?;
     let text = format!("project '{project}' version '{version}' deleted");

@@ -47,7 +47,7 @@ pub(crate) async fn show_public_json(
 ) -> Result<Response, Refused> {
     let Some(name) = &project.name else { return Err(missing(&project.as_sent)) };
     if !project.is_normalized() {
-        return Ok(reply::redirect(ask, &ask.path_with(3, name.as_str())));
+        return Ok(reply::redirect(ask, &ask.path_with_project(name)));
     }
     let page = page(ask, stage, name).await?;
     let bytes = page.body().size_hint().exact().unwrap_or(u64::MAX);
@@ -108,7 +108,7 @@ async fn made(
         return Err(HttpError::refused(StatusCode::NOT_IMPLEMENTED, text).into());
     };
     let files = PublicFiles::read(&page, name);
-    let files = files.map_err(|error| HttpError::internal(error.to_string()))?;
+    let files = files.map_err(HttpError::internal)?;
     let shown = match version {
         None => files.newest(),
         Some(text) => match files.version(text) {

@@ -38,15 +38,15 @@ pub(crate) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<R
     let json = json_body(ask, asked.principal(), body, BOUND).await?;
     let order = PushOrder::parse(json.value, &source).map_err(Refused::bad_request)?;
     let (status, actions) = match push(&ask.app, &ask.sender().await?, &source, &order).await? {
-        Pushed::Here(done) => (StatusCode::OK, json!(ask.done(done))),
-        Pushed::Elsewhere { is_whole: true, log } => (StatusCode::OK, json!(log)),
-        Pushed::Elsewhere { is_whole: false, log } => (StatusCode::BAD_GATEWAY, json!(log)),
+        PushOutcome::Here(done) => (StatusCode::OK, json!(ask.done(done))),
+        PushOutcome::Elsewhere { is_whole: true, log } => (StatusCode::OK, json!(log)),
+        PushOutcome::Elsewhere { is_whole: false, log } => (StatusCode::BAD_GATEWAY, json!(log)),
     };
     Ok(reply::result(status, "actionlog", actions, None))
 }
 
 /// What came of a push.
-pub(crate) enum Pushed {
+pub(crate) enum PushOutcome {
     /// Into an index of this server: its actions.
     Here(Done<Vec<PushAction>>),
     /// To another server.
@@ -64,7 +64,7 @@ pub(crate) async fn push(
     sender: &Sender,
     source: &StageName,
     order: &PushOrder,
-) -> Result<Pushed, Refused> {
+) -> Result<PushOutcome, Refused> {
     let content = || order.content.clone().map_err(Refused::bad_request);
     // The body may have taken long: the right to read is checked again.
     let name = ProjectName::normalize(&order.name).ok();
@@ -92,7 +92,7 @@ pub(crate) async fn push(
             let (source, name) = (source.clone(), order.name.clone());
             let version = order.version.clone();
             let order = Order { source, target, name, version, content };
-            Ok(Pushed::Here(carry_out(&mut app.keeper(), sender, &PushRelease(order)).await?))
+            Ok(PushOutcome::Here(carry_out(&mut app.keeper(), sender, &PushRelease(order)).await?))
         }
         PushTarget::External { url, username, password, register_project } => {
             let release = external::Release::find(app, &found, order, files).await?;

@@ -9,7 +9,6 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     HeaderName, IF_MATCH, USER_AGENT, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use memchr::memchr;
@@ -25,10 +24,12 @@ use super::rights::{IndexPart, admit, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::{App, Python};
 use crate::front::conditional::check_expected;
+use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::negotiation::{
     accepted_encoding, has_any, has_known_tag, media_ranges, named_weight,
 };
+use crate::front::request::Parts;
 use crate::front::respond::{Conditions, LINKS_ALONE, respond_now};
 use crate::front::serial;
 use crate::front::turns::turn;
@@ -223,12 +224,12 @@ pub(crate) async fn refresh_page(
         admit(ask, &order, IndexPart::Project(Some(name))).await?;
         mirrored::refresh(&ask.app.python.mirrors, &order, name).await?;
     }
-    Ok(reply::redirect(ask, &format!("{}/+simple/{name}/", ask.stage_path())))
+    Ok(reply::redirect(ask, &format!("/{}/+simple/{name}/", in_path(stage))))
 }
 
 /// `POST` where only pages are: some upload to the URL that they install from.
 pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
-    let url = format!("{}{}/", ask.root_url(), ask.stage_path());
+    let url = format!("{}/{}/", ask.root_url(), in_path(stage));
     let text = format!("nothing can be uploaded to the pages of {stage}: its uploads go to {url}");
     reply::upload_refusal(ask, StatusCode::NOT_FOUND, &text)
 }

@@ -33,7 +33,7 @@ pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused
 }
 
 pub(crate) fn named(stage: &str) -> Result<StageName, Refused> {
-    stage.parse().map_err(|error: pypi::StageNameError| Refused::bad_request(error))
+    stage.parse().map_err(Refused::bad_request)
 }
 
 /// `GET /{user}/{index}`, as JSON.

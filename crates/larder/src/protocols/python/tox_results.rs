@@ -166,15 +166,15 @@ async fn read<'snapshot>(
 }
 
 /// What may still be read for a page that counts results.
-pub(crate) struct Reading {
+pub(crate) struct ReadingBudget {
     until: Instant,
     bytes_left: u64,
 }
 
-impl Reading {
+impl ReadingBudget {
     /// For one page.
-    pub(crate) fn new() -> Reading {
-        Reading { until: Instant::now() + READING_MAX, bytes_left: BYTES_MAX }
+    pub(crate) fn new() -> ReadingBudget {
+        ReadingBudget { until: Instant::now() + READING_MAX, bytes_left: BYTES_MAX }
     }
 
     /// How a result ended, from memory, or else read; `None` if it cannot be read now.

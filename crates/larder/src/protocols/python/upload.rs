@@ -37,7 +37,7 @@ use super::rights::IndexPart;
 use crate::front::auth;
 use crate::front::body::{self, announced, client};
 use crate::front::error::HttpError;
-use crate::front::multipart::{self, FormReader};
+use crate::front::multipart::{self, FormError, FormReader};
 
 /// Text fields in one form, and their bytes together: a long description and hundreds of classifiers fit.
 const FIELDS_MAX: usize = 10_000;
@@ -199,9 +199,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
     let (mut text_bytes, mut ignored_bytes) = (0, 0);
     hold(0, 0)?;
     let mut form = FormReader::new(body.into_data_stream(), boundary);
-    let broken = |error: multer::Error| {
-        Refused::bad_request(format_args!("the form did not arrive whole: {error}"))
-    };
+    let broken = |error: multer::Error| Refused::bad_request(FormError::from(error));
     while let Some(mut field) = form.next_field().await.map_err(Refused::bad_request)? {
         let key = field.name().unwrap_or_default().to_owned();
         let filename = multipart::file_name(&field);
@@ -294,8 +292,8 @@ fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
     if matches!(error, BlobError::TooLarge { .. }) {
         return too_large(bytes_max);
     }
-    tracing::error!(%error, "an upload cannot be kept");
-    HttpError::unavailable("the file cannot be kept now; nothing was written", 5).into()
+    tracing::error!(%error, "an uploaded file cannot be stored");
+    HttpError::unavailable("the file cannot be stored now; nothing was written", 5).into()
 }
 
 /// Registers a release, or replaces its metadata.

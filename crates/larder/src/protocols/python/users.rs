@@ -1,7 +1,7 @@
 //! Users, as devpi's clients make, change and remove them; and logging in.
 
 use account::change::CreateUserError;
-use account::{Credentials, EditError, EditRules, Principal, User, UserEdit, UserName};
+use account::{Credentials, EditRules, Principal, User, UserEdit, UserName};
 use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
@@ -63,20 +63,18 @@ async fn edit(
 ) -> Result<(UserEdit, Json), Refused> {
     let bound = if principal.user_name().is_some() { BOUND } else { STRANGER_BOUND };
     let json = json_body(ask, principal, body, bound).await?;
-    let bad = |text: &dyn std::fmt::Display| Refused::bad_request(text);
     let Value::Object(object) = &json.value else {
-        return Err(bad(&"a user's configuration is a JSON object"));
+        return Err(Refused::bad_request("a user's configuration is a JSON object"));
     };
     let allow_empty_password = ask.app.config.python.devpi_defaults;
     let rules = EditRules { refuse_unknown_keys, allow_empty_password };
-    let edit = UserEdit::from_json(object, rules).map_err(|error: EditError| bad(&error))?;
+    let edit = UserEdit::from_json(object, rules).map_err(Refused::bad_request)?;
     Ok((edit, json))
 }
 
 /// `PUT /{user}`
 pub(crate) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
-    let name: UserName =
-        user.parse().map_err(|error: account::NameError| Refused::bad_request(error))?;
+    let name: UserName = user.parse().map_err(Refused::bad_request)?;
     let (asked, is_there) = (ask.asked().await?, ask.stored.accounts.user(&name).is_some());
     // With `devpi_defaults`, the first refusal says that the user exists already.
     if ask.app.config.python.devpi_defaults && is_there {

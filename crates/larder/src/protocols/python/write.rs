@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::ask::Ask;
 use super::refused::Refused;
-use crate::front::body::{self, Json, JsonBound, Received};
+use crate::front::body::{self, HeldBody, Json, JsonBound};
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.
 pub(crate) async fn json_body(
@@ -63,7 +63,7 @@ pub(crate) async fn whole_body(
     principal: &Principal,
     body: Body,
     bytes_max: usize,
-) -> Result<Received, Refused> {
+) -> Result<HeldBody, Refused> {
     Ok(body::whole(&ask.app, &ask.head, principal, body, bytes_max).await?)
 }
 

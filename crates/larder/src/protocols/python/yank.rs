@@ -41,7 +41,7 @@ pub(crate) async fn yank_release(
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
     let about = IndexPart::Project(project.name.as_ref());
-    remover(&ask.asked().await?, &stage, about, YankRelease::PURPOSE)?;
+    remover::<YankRelease>(&ask.asked().await?, &stage, about)?;
     let project = normalized(project)?.clone();
     let reason = reason(ask, body).await?;
     let said = said(&format!("project '{project}' version '{version}'"), reason.is_some());
@@ -57,7 +57,7 @@ pub(crate) async fn yank_file(
     body: Body,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    remover(&ask.asked().await?, &stage, IndexPart::File(path.place()), YankFile::PURPOSE)?;
+    remover::<YankFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
     let file = path.file().ok_or_else(|| ChangeError::NoFile { path: shown.clone() })?;
     let reason = reason(ask, body).await?;
@@ -75,22 +75,22 @@ fn normalized(project: &Project) -> Result<&ProjectName, Refused> {
     project.name.as_ref().ok_or_else(|| Refused::not_found("project not found"))
 }
 
-fn bad(error: impl std::fmt::Display) -> Refused {
-    Refused::bad_request(error)
-}
-
 /// The members of a body, which may be missing; only the `known` ones. Each may be a parameter of the URL instead.
 async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
     let principal = ask.principal().await?;
-    let mut object =
-        match optional_json_body(ask, &principal, body, BOUND).await?.map(|it| it.value) {
-            None => Map::new(),
-            Some(Value::Object(object)) => object,
-            Some(_) => return Err(bad("the body was expected to be a JSON object")),
-        };
+    let mut object = match optional_json_body(ask, &principal, body, BOUND)
+        .await?
+        .map(|it| it.value)
+    {
+        None => Map::new(),
+        Some(Value::Object(object)) => object,
+        Some(_) => return Err(Refused::bad_request("the body was expected to be a JSON object")),
+    };
     if let Some(key) = object.keys().find(|key| !known.contains(&key.as_str())) {
         let known = known.join(", ");
-        return Err(bad(format_args!("'{key}' is not known here: expected are {known}")));
+        return Err(Refused::bad_request(format_args!(
+            "'{key}' is not known here: expected are {known}"
+        )));
     }
     for key in known {
         let Some(text) = ask.parameter(key) else { continue };
@@ -103,7 +103,7 @@ async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Va
             Some(value) if is_same(value) => {}
             Some(_) => {
                 let text = format!("'{key}' is in the URL and in the body, and not the same");
-                return Err(bad(text));
+                return Err(Refused::bad_request(text));
             }
         }
     }
@@ -114,9 +114,9 @@ fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
     let reason = match object.get("reason") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(reason)) => reason,
-        Some(_) => return Err(bad("'reason' was expected to be a text")),
+        Some(_) => return Err(Refused::bad_request("'reason' was expected to be a text")),
     };
-    yank::check_reason(reason).map_err(bad)?;
+    yank::check_reason(reason).map_err(Refused::bad_request)?;
     Ok(Some(reason.clone()))
 }
 
@@ -152,7 +152,7 @@ pub(crate) async fn change_project_status(
 ) -> Result<Response, Refused> {
     let name = normalized(project)?;
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(Some(name)));
-    remover(&ask.asked().await?, &stage, about, SetProjectStatus::PURPOSE)?;
+    remover::<SetProjectStatus>(&ask.asked().await?, &stage, about)?;
     let status = match ask.head.method {
         Method::DELETE => None,
         _ => {
@@ -168,7 +168,7 @@ pub(crate) async fn change_project_status(
 fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, Refused> {
     let marker = object.get("status").and_then(Value::as_str).and_then(StatusMarker::parse);
     let expected = "'status' was expected to be active, archived, quarantined or deprecated";
-    let marker = marker.ok_or_else(|| bad(expected))?;
+    let marker = marker.ok_or_else(|| Refused::bad_request(expected))?;
     Ok(ProjectStatus { marker, reason: reason_in(object)?.map(Into::into) })
 }
 
@@ -250,6 +250,8 @@ fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused
         Value::String(digits) => digits.parse().ok(),
         value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
     };
-    let wrong = || bad(format_args!("'{key}' was expected to be a whole number, not {value}"));
+    let wrong = || {
+        Refused::bad_request(format_args!("'{key}' was expected to be a whole number, not {value}"))
+    };
     number.map(Some).ok_or_else(wrong)
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use state::stored::Stored;
 
-use super::Followed;
+use super::FeedSurface;
 
 /// The object of a change, which decides who may read it.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// `id`: the position of a client that has this entry.
-    pub(super) fn encode(surface: Followed, draft: &Draft, id: &str) -> Entry {
+    pub(super) fn encode(surface: FeedSurface, draft: &Draft, id: &str) -> Entry {
         let (index, project) = match &draft.subject {
             Subject::Stage(stage, project) => {
                 // The name of an index is its own name.

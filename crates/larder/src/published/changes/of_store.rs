@@ -14,7 +14,7 @@ use record::{ChangeKind, Key, Record, Serial, UnreadableRecord};
 use state::stored::Stored;
 use store::State;
 
-use super::{Changes, Draft, Followed, Subject};
+use super::{Changes, Draft, FeedSurface, Subject};
 
 /// The published state of the store, and what changed on the way to it.
 #[derive(Clone, Default)]
@@ -62,7 +62,8 @@ impl FollowedStore {
         if news.has_accounts {
             changes.accounts.send_modify(|count| *count += 1);
         }
-        let (python, articles) = (changes.feed(Followed::Python), changes.feed(Followed::Articles));
+        let (python, articles) =
+            (changes.feed(FeedSurface::Python), changes.feed(FeedSurface::Articles));
         if std::mem::replace(&mut self.is_loaded, true) {
             python.push(serial, news.python);
             articles.push(serial, news.articles);

@@ -12,7 +12,7 @@ use record::ChangeKind;
 use state::stored::Stored;
 
 use super::tags;
-use super::{Entry, Followed, Subject};
+use super::{Entry, FeedSurface, Subject};
 
 /// A request to a cache.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -82,11 +82,11 @@ impl Cache {
 }
 
 /// The key of everything that caches may have of a surface.
-pub(crate) fn whole(surface: Followed) -> &'static str {
+pub(crate) fn whole(surface: FeedSurface) -> &'static str {
     match surface {
-        Followed::Aur => tags::AUR,
-        Followed::Python => tags::PYTHON,
-        Followed::Articles => tags::ARTICLES,
+        FeedSurface::Aur => tags::AUR,
+        FeedSurface::Python => tags::PYTHON,
+        FeedSurface::Articles => tags::ARTICLES,
     }
 }
 

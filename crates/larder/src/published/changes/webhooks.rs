@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 use super::purges::Cache;
 use super::shapes::{Filter, WebhookShape};
-use super::{Feed, Followed};
+use super::{Feed, FeedSurface};
 
 /// Webhooks in a file.
 const WEBHOOKS_MAX: usize = 64;
@@ -49,7 +49,7 @@ pub(crate) struct Webhooks {
 /// A URL that gets the changes of a surface.
 pub(crate) struct Webhook {
     pub(crate) name: String,
-    pub(crate) surface: Followed,
+    pub(crate) surface: FeedSurface,
     /// The user whose rights decide which changes are sent; without one, those that everybody may read.
     pub(crate) user: Option<UserName>,
     /// What it is sent.
@@ -407,7 +407,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Webhook>> {
 }
 
 /// The filter of an entry.
-fn filter(entry: &Entry, surface: Followed) -> anyhow::Result<Filter> {
+fn filter(entry: &Entry, surface: FeedSurface) -> anyhow::Result<Filter> {
     let kinds = [ChangeKind::Added, ChangeKind::Changed, ChangeKind::Removed];
     let kind = |text: &String| {
         let found = kinds.into_iter().find(|kind| kind.as_str() == text);
@@ -416,9 +416,9 @@ fn filter(entry: &Entry, surface: Followed) -> anyhow::Result<Filter> {
         })
     };
     let types: &[&str] = match surface {
-        Followed::Aur => &["package"],
-        Followed::Python => &["index", "project", "release", "file"],
-        Followed::Articles => &["article", "attachment"],
+        FeedSurface::Aur => &["package"],
+        FeedSurface::Python => &["index", "project", "release", "file"],
+        FeedSurface::Articles => &["article", "attachment"],
     };
     for text in &entry.types {
         let expected = types.join(", ");
@@ -426,10 +426,10 @@ fn filter(entry: &Entry, surface: Followed) -> anyhow::Result<Filter> {
         anyhow::ensure!(types.contains(&text.as_str()), problem());
     }
     for (name, list, of) in [
-        ("indexes", &entry.indexes, Followed::Python),
-        ("projects", &entry.projects, Followed::Python),
-        ("prefixes", &entry.prefixes, Followed::Articles),
-        ("names", &entry.names, Followed::Aur),
+        ("indexes", &entry.indexes, FeedSurface::Python),
+        ("projects", &entry.projects, FeedSurface::Python),
+        ("prefixes", &entry.prefixes, FeedSurface::Articles),
+        ("names", &entry.names, FeedSurface::Aur),
     ] {
         anyhow::ensure!(
             list.is_empty() || of == surface,
@@ -463,9 +463,9 @@ fn checked(entry: Entry) -> anyhow::Result<Webhook> {
         && url.username().is_empty()
         && url.password().is_none();
     anyhow::ensure!(is_usable, "`url`: expected {expected}");
-    let found = Followed::ALL.into_iter().find(|known| known.name() == surface.as_str());
+    let found = FeedSurface::ALL.into_iter().find(|known| known.name() == surface.as_str());
     let surface = found.with_context(|| {
-        let names = Followed::ALL.map(Followed::name).join(", ");
+        let names = FeedSurface::ALL.map(FeedSurface::name).join(", ");
         format!("`surface` is `{}`: expected one of {names}", surface.escape_debug())
     })?;
     let filter = filter(&entry, surface)?;
@@ -560,7 +560,7 @@ mod tests {
         let all = parse(GOOD).expect("a good file");
         assert_eq!(
             (all[0].name.as_str(), all[0].surface, &all[0].user),
-            ("ci", Followed::Python, &None)
+            ("ci", FeedSurface::Python, &None)
         );
         assert_eq!(parse("").expect("no webhooks").len(), 0);
         check_refused(&format!("{GOOD}{GOOD}"), "`ci` is there twice");

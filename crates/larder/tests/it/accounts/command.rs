@@ -139,7 +139,11 @@ fn what_is_wrong_is_named() {
         ("token create bob --scope *", 1, "user 'bob' does not exist"),
         ("token create alice --scope * --index dev", 2, "`dev` is not the name of an index"),
         ("token create alice --scope * --project a/b", 2, "not a valid project name"),
-        ("token create alice --scope * --prefix a//b", 2, "`a//b` is not where articles lie"),
+        (
+            "token create alice --scope * --prefix a//b",
+            2,
+            "`a//b` is not a prefix of article names",
+        ),
         ("token create root --scope user:admin --index a/b", 1, "`user:admin` is of no use"),
         ("token list bob", 1, "user 'bob' does not exist"),
         ("token revoke 12", 2, "12 hexadecimal digits"),

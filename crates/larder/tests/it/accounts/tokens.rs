@@ -165,7 +165,7 @@ fn what_is_asked_wrongly_is_refused() {
         (r#"{"scopes":["*"],"indexes":["dev"]}"#, 422, "`dev` is not the name of an index"),
         (r#"{"scopes":["*"],"indexes":["*/*"]}"#, 422, "'*'"),
         (r#"{"scopes":["*"],"projects":["a/b"]}"#, 422, "not a valid project name"),
-        (r#"{"scopes":["*"],"prefixes":["a//b"]}"#, 422, "`a//b` is not where articles lie"),
+        (r#"{"scopes":["*"],"prefixes":["a//b"]}"#, 422, "`a//b` is not a prefix of article names"),
         (r#"{"scopes":["*"],"prefixes":"/docs/"}"#, 400, "no request for a token"),
         (r#"{"scopes":["user:admin"],"indexes":["a/b"]}"#, 422, "`user:admin` is of no use"),
         (r#"{"scopes":["python:read"],"prefixes":["/a/"]}"#, 422, "`python:read` is of no use"),

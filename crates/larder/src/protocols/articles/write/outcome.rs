@@ -18,11 +18,11 @@ use record::Serial;
 use reply::Encoding;
 use state::stored::Stored;
 
-use super::received::Received;
+use super::received::ReceivedContent;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::serial;
-use crate::protocols::articles::comparison_turns::{Waiting, computed};
+use crate::protocols::articles::comparison_turns::{Requester, computed};
 use crate::protocols::articles::reader;
 
 /// ASCII that is escaped in a path.
@@ -154,7 +154,7 @@ pub(super) async fn overtaken(
     app: &App,
     stored: &Stored,
     mut error: WriteError,
-    received: Option<&Received>,
+    received: Option<&ReceivedContent>,
     may_read: bool,
 ) -> FailedWrite {
     let Some(received) = received else { return refused(app, error, None, stored, may_read) };
@@ -226,7 +226,7 @@ async fn propose(
     app: &App,
     stored: &Stored,
     error: &WriteError,
-    received: &Received,
+    received: &ReceivedContent,
 ) -> Option<Merge> {
     let (stale, text) = (error.stale()?, received.bytes.clone()?);
     let base = stored.articles.revision(&stale.name, stale.base).cloned();
@@ -250,7 +250,7 @@ async fn propose(
         Ok::<_, HttpError>((base.clone(), base_bytes, latest.clone(), latest_bytes))
     };
     let merging =
-        computed(Waiting::Writer, load, move |(base, base_bytes, latest, latest_bytes)| {
+        computed(Requester::Writer, load, move |(base, base_bytes, latest, latest_bytes)| {
             let _held = held;
             let base = base.as_ref().filter(|facts| !facts.is_deleted());
             let base = base.map(|facts| Side::of(&name, facts, &base_bytes));

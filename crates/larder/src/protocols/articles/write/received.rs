@@ -11,13 +11,12 @@ use http::header::CONTENT_RANGE;
 use resources::bodies::{HeldMemory, MemoryHolder};
 use store::{BlobError, SpooledBlob};
 
-use super::bad;
 use crate::app::App;
 use crate::front::body;
 use crate::front::error::HttpError;
 
 /// A body that has arrived.
-pub(super) struct Received {
+pub(super) struct ReceivedContent {
     /// Its blob, until that is kept.
     pub(super) staged: Option<SpooledBlob>,
     pub(super) facts: Facts,
@@ -53,7 +52,7 @@ pub(super) fn check_framing(app: &App, headers: &HeaderMap) -> Result<(), HttpEr
 /// Refuses a body that is only a part of the content (`Content-Range`).
 pub(crate) fn check_whole(headers: &HeaderMap) -> Result<(), HttpError> {
     if headers.contains_key(CONTENT_RANGE) {
-        return Err(bad(
+        return Err(HttpError::bad_request(
             "part of a body cannot be stored: the whole was expected, without `Content-Range`",
         ));
     }
@@ -68,10 +67,10 @@ pub(super) async fn receive(
     known: Option<&str>,
     guessed: Option<&ContentType>,
     body: Body,
-) -> Result<Received, HttpError> {
+) -> Result<ReceivedContent, HttpError> {
     let bytes_max = app.config.article.body_bytes_max;
     if let Some(known) = known {
-        ContentType::parse(known).map_err(bad)?;
+        ContentType::parse(known).map_err(HttpError::bad_request)?;
     }
     let mut upload = app.store.blobs.begin(bytes_max);
     let mut inspector = Inspector::new();
@@ -82,8 +81,9 @@ pub(super) async fn receive(
     let mut received_bytes = 0;
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece =
-            piece.map_err(|error| bad(format!("the body did not arrive whole: {error}")))?;
+        let piece = piece.map_err(|error| {
+            HttpError::bad_request(format!("the body did not arrive whole: {error}"))
+        })?;
         inspector.update(&piece);
         received_bytes += piece.len();
         let spool_bytes = received_bytes.min(SPOOL_BYTES);
@@ -116,12 +116,12 @@ pub(super) async fn receive(
     let is_text = inspector.is_text();
     let fits = |guessed: &&ContentType| is_text || !guessed.essence().starts_with("text/");
     let content_type = known.or(guessed.filter(fits).map(ContentType::as_str));
-    let facts = inspector.finish(staged.digest, content_type).map_err(bad)?;
+    let facts = inspector.finish(staged.digest, content_type).map_err(HttpError::bad_request)?;
     let bytes = text.map(BytesMut::freeze);
-    Ok(Received { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
+    Ok(ReceivedContent { staged: Some(staged), facts, bytes, held: held.map(Arc::new) })
 }
 
 pub(crate) fn unwritable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "a content cannot be kept");
-    HttpError::unavailable("the content cannot be kept now; nothing was written", 5)
+    tracing::error!(%error, "the content of an article cannot be stored");
+    HttpError::unavailable("the content cannot be stored now; nothing was written", 5)
 }

@@ -1,6 +1,6 @@
 //! The metadata of versions, read for an answer within a bound for all answers together.
 //!
-//! versions -> their blobs, opened ([`Opened`]) -> a turn, if they are large -> their bytes ([`Loaded`]).
+//! versions -> their blobs, opened ([`MetadataReader`]) -> a turn, if they are large -> their bytes ([`LoadedMetadata`]).
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -37,18 +37,18 @@ fn turns() -> Turns {
 }
 
 /// Metadata that is found and not yet read.
-pub(super) struct Opened {
+pub(super) struct MetadataReader {
     blobs: Vec<(Digest, BlobReader)>,
     bytes: u64,
 }
 
 /// Metadata in memory.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedMetadata {
     bytes: MetadataBytes,
     _turn: Option<Turn>,
 }
 
-impl Deref for Loaded {
+impl Deref for LoadedMetadata {
     type Target = MetadataBytes;
 
     fn deref(&self) -> &MetadataBytes {
@@ -60,8 +60,8 @@ impl Deref for Loaded {
 pub(crate) async fn metadata(
     app: &Arc<App>,
     versions: &[VersionView<'_>],
-) -> Result<Loaded, HttpError> {
-    Opened::of(app, versions).await?.load().await
+) -> Result<LoadedMetadata, HttpError> {
+    MetadataReader::of(app, versions).await?.load().await
 }
 
 fn unreadable(error: BlobError) -> HttpError {
@@ -69,12 +69,12 @@ fn unreadable(error: BlobError) -> HttpError {
     HttpError::unavailable("the metadata cannot be read now; it has been logged", 5)
 }
 
-impl Opened {
+impl MetadataReader {
     /// The metadata of these versions.
     pub(super) async fn of(
         app: &Arc<App>,
         versions: &[VersionView<'_>],
-    ) -> Result<Opened, HttpError> {
+    ) -> Result<MetadataReader, HttpError> {
         let blobs = &app.store.blobs;
         let opening = devpi::metadata_digests(versions).into_iter().map(|digest| async move {
             let blob = blobs.open_blob(digest).await.map_err(unreadable)?;
@@ -86,7 +86,7 @@ impl Opened {
         // Collected first: the futures borrow too much for the compiler to see through otherwise.
         let opening: Vec<_> = opening.collect();
         let mut found = stream::iter(opening).buffer_unordered(AT_ONCE);
-        let mut opened = Opened { blobs: Vec::new(), bytes: 0 };
+        let mut opened = MetadataReader { blobs: Vec::new(), bytes: 0 };
         while let Some((digest, blob)) = found.try_next().await? {
             let Some(blob) = blob else { continue };
             // Any number of bases may have metadata for one version.
@@ -115,7 +115,7 @@ impl Opened {
     }
 
     /// Reads it.
-    pub(super) async fn load(self) -> Result<Loaded, HttpError> {
+    pub(super) async fn load(self) -> Result<LoadedMetadata, HttpError> {
         let turn = if self.is_large() { Some(LARGE.take_many(self.turns()).await) } else { None };
         let reading = self.blobs.into_iter().map(|(digest, blob)| async move {
             let bytes = blob.bytes(release_metadata::BYTES_MAX).await.map_err(unreadable)?;
@@ -124,6 +124,6 @@ impl Opened {
         let reading: Vec<_> = reading.collect();
         let bytes: HashMap<_, _> =
             stream::iter(reading).buffer_unordered(AT_ONCE).try_collect().await?;
-        Ok(Loaded { bytes, _turn: turn })
+        Ok(LoadedMetadata { bytes, _turn: turn })
     }
 }

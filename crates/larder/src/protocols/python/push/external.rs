@@ -24,7 +24,7 @@ use state::release_metadata;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::Pushed;
+use super::PushOutcome;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::protocols::python::refused::Refused;
@@ -117,10 +117,10 @@ pub(super) async fn release(
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
-) -> Result<Pushed, Refused> {
+) -> Result<PushOutcome, Refused> {
     let mut log = Vec::new();
     let is_whole = release.push(app, basis, target, register_project, &mut log).await;
-    Ok(Pushed::Elsewhere { is_whole, log })
+    Ok(PushOutcome::Elsewhere { is_whole, log })
 }
 
 /// The release to push.

@@ -22,7 +22,7 @@ use serde_json::{Map, json};
 use state::{release_metadata, security};
 use store::{BlobError, SpooledBlob};
 
-use super::Pushed;
+use super::PushOutcome;
 use crate::app::App;
 use crate::front::auth;
 use crate::front::error::HttpError;
@@ -42,7 +42,7 @@ pub(super) async fn push(
     source: &Arc<Stage>,
     order: &PushOrder,
     content: PushContent,
-) -> Result<Pushed, Refused> {
+) -> Result<PushOutcome, Refused> {
     let stage = source.name();
     let target = match order.target.clone().map_err(Refused::bad_request)? {
         PushTarget::Stage(target) => target,
@@ -110,7 +110,7 @@ pub(super) async fn push(
     let metadata = put(app, metadata).await?;
     let (project, page, files) = (project.clone(), page.clone(), approved);
     let approving = ApproveRelease { order, project, metadata, page, files };
-    Ok(Pushed::Here(carry_out(&mut app.keeper(), sender, &approving).await?))
+    Ok(PushOutcome::Here(carry_out(&mut app.keeper(), sender, &approving).await?))
 }
 
 /// Fetches a file and stores it; returns what is known of it, and its metadata, if it has some.
@@ -227,6 +227,6 @@ fn unfit(filename: &str, error: &dyn std::fmt::Display) -> Refused {
 }
 
 fn unwritable(error: BlobError) -> HttpError {
-    tracing::error!(%error, "a pushed file cannot be kept");
-    HttpError::unavailable("a file cannot be kept now; nothing was pushed", 5)
+    tracing::error!(%error, "a pushed file cannot be stored");
+    HttpError::unavailable("a file cannot be stored now; nothing was pushed", 5)
 }
