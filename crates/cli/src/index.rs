@@ -7,9 +7,13 @@ use account::{Principal, UserName};
 use clap::{Args, Subcommand};
 use config::Config;
 use http::Method;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
+use mirrors::try_upstream;
+use net::Egress;
+use operations::indexes::{
+    ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody, said_of_uncovered, uncovered_by_policy,
+};
 use pypi::devpi::{IndexConfig, View};
-use pypi::{ConfigEdit, StageConfig, StageName};
+use pypi::{ConfigEdit, MirrorSettings, StageConfig, StageName};
 use serde_json::{Map, Value, json};
 
 use super::directory::{Directory, Purpose};
@@ -149,8 +153,12 @@ impl Command {
                 let settings = settings_of(directory, found, true);
                 Ok(CommandResult::One(stage, settings))
             }
-            Command::Add(Change { index, settings, .. }) => add(directory, &index, &settings).await,
-            Command::Set(Change { index, settings, .. }) => set(directory, &index, &settings).await,
+            Command::Add(Change { index, settings, .. }) => {
+                add(directory, config, index, &settings).await
+            }
+            Command::Set(Change { index, settings, .. }) => {
+                set(directory, config, index, &settings).await
+            }
             Command::Remove { index, force } => remove(directory, &index, force).await,
         })
         .await
@@ -233,12 +241,14 @@ fn edit(settings: &[String]) -> Result<ConfigEdit, Exit> {
 
 async fn add(
     directory: &mut Directory,
-    stage: &StageName,
+    config: &Config,
+    stage: StageName,
     settings: &[String],
 ) -> Result<CommandResult, Exit> {
-    let edit = edit(settings)?;
-    let done = directory.carry_out(&CreateIndex { stage: stage.clone(), edit }).await?;
-    warn_of_nobody(directory, &done.outcome);
+    let creating = CreateIndex { stage, edit: edit(settings)? };
+    let done = directory.carry_out(&creating).await?;
+    let CreateIndex { stage, edit } = &creating;
+    warn(directory, config, stage, edit, &done.outcome).await;
     now(directory, stage, made(stage))
 }
 
@@ -254,20 +264,40 @@ fn now(directory: &Directory, stage: &StageName, said: String) -> Result<Command
 
 async fn set(
     directory: &mut Directory,
-    stage: &StageName,
+    config: &Config,
+    stage: StageName,
     settings: &[String],
 ) -> Result<CommandResult, Exit> {
     let edit = edit(settings)?;
-    let stage_name = stage.clone();
-    let changing = ChangeIndex { stage: stage_name, edit, is_noop_an_error: false, seen: None };
+    let changing = ChangeIndex { stage, edit, is_noop_an_error: false, seen: None };
     let done = directory.carry_out(&changing).await?;
-    warn_of_nobody(directory, &done.outcome);
+    let ChangeIndex { stage, edit, .. } = &changing;
+    warn(directory, config, stage, edit, &done.outcome).await;
     now(directory, stage, changed(stage))
 }
 
-/// Says on stderr which rights of an index nobody has.
-fn warn_of_nobody(directory: &Directory, config: &StageConfig) {
-    for line in names_of_nobody(directory.snapshot(), config) {
+/// Says on stderr what an edit does not do: rights that nobody has, an upstream that fails, indexes that a policy does not cover.
+async fn warn(
+    directory: &Directory,
+    config: &Config,
+    stage: &StageName,
+    edit: &ConfigEdit,
+    now: &StageConfig,
+) {
+    let mut warnings = names_of_nobody(directory.snapshot(), now);
+    if edit.names("policy_") {
+        let uncovered = uncovered_by_policy(directory.index(), stage, now, |_| true);
+        warnings.extend(said_of_uncovered(stage, uncovered));
+    }
+    let is_offline = |it: &&MirrorSettings| it.mirror_offline == Some(true);
+    let mirror = now.mirror().filter(|it| edit.names("mirror_") && !is_offline(it));
+    if let Some(mirror) = mirror.filter(|_| !config.python.mirrors_offline) {
+        let egress = Egress::new(config.egress_allow.iter().copied());
+        if let Err(trouble) = try_upstream(mirror, egress).await {
+            warnings.push(format!("the upstream of {stage} fails: {trouble}"));
+        }
+    }
+    for line in warnings {
         note(&format!("warning: {line}"));
     }
 }

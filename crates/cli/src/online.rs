@@ -14,8 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream;
 use issuers::{Issuers, Provider, ProviderSettings};
 use net::Egress;
-use pypi::StageName;
-use reqwest::{StatusCode, Url};
+use pypi::{MirrorSettings, StageName};
 use source::{Source, SourceNews, SourceOptions, SourceSpec};
 use state::text::counted;
 use store::{BlobError, BlobStore, DatabaseLocation, Records, RecordsOptions};
@@ -25,9 +24,6 @@ use super::{Exit, runtime};
 
 /// Time for each: a large dump or database is read as a whole.
 const TIME_MAX: Duration = Duration::from_secs(60);
-
-/// Time to connect to an upstream, and for the header of its answer.
-const UPSTREAM_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Things that are tried at once.
 const AT_ONCE: usize = 16;
@@ -190,28 +186,17 @@ async fn upstreams(config: &Config) -> Vec<Trial> {
         Ok(stages
             .filter_map(|stage| {
                 let settings = stage.config().mirror()?;
-                Some((stage.name().clone(), settings.shown_url()?, settings.mirror_url.clone()?))
+                Some((stage.name().clone(), settings.shown_url()?, settings.clone()))
             })
             .collect::<Vec<_>>())
     });
     // What is wrong with the store is said of the store.
     let Ok(mirrors) = listing.await else { return Vec::new() };
-    let trial = |(name, shown, url): (StageName, String, String)| {
+    let trial = |(name, shown, settings): (StageName, String, MirrorSettings)| {
         let egress = egress.clone();
         Trial::new(format!("mirror_url of {name}"), shown, async move {
-            let url = Url::parse(&url)?;
-            egress.check(&url)?;
-            let client = net::build_client(|| {
-                egress.client().connect_timeout(UPSTREAM_TIME_MAX).read_timeout(UPSTREAM_TIME_MAX)
-            })?;
-            let answer = client.get(url).send().await;
-            let answer = answer.map_err(|error| anyhow::anyhow!(net::reason_of(error)))?;
-            match answer.status() {
-                status if status.is_success() || status == StatusCode::NOT_FOUND => {
-                    Ok(format!("it answers {status}"))
-                }
-                status => Err(anyhow::anyhow!("it answers {status}")),
-            }
+            mirrors::try_upstream(&settings, egress).await?;
+            Ok("it answers".to_owned())
         })
     };
     mirrors.into_iter().map(trial).collect()

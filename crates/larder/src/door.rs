@@ -271,6 +271,11 @@ async fn call_handler(
     if let Err(refused) = admitted {
         return (endpoint, refused.into_response());
     }
+    let way = match way {
+        // Preflights among them, of which a browser follows no redirect.
+        Way::Nowhere(answer) if head.method == Method::OPTIONS => return (endpoint, answer),
+        way => way,
+    };
     let body = match copies::to_primary(app, endpoint, &head, body).await {
         Ok(response) => return (endpoint, response),
         Err(body) => body,

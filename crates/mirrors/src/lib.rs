@@ -22,6 +22,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod trial;
 mod upstream;
 
 use std::collections::HashMap;
@@ -55,6 +56,7 @@ pub use self::pages::{CachedPage, FollowerPage, PageHandle, PageLookup, StaleRea
 pub use self::plans::Stream;
 pub use self::recent_requests::{Requests, SPANS, UpstreamState};
 pub use self::transfer::{TransferReport, export};
+pub use self::trial::try_upstream;
 pub use self::upstream::UpstreamError;
 
 /// Pages and lists that are requested at once from one upstream, and from all together; further requests wait.

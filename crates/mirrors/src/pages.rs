@@ -382,7 +382,7 @@ impl Mirrors {
         Some(self.pages_work.take_many(if is_small { 1 } else { LARGE_PAGE_COUNTS }).await)
     }
 
-    async fn known(
+    pub(super) async fn known(
         self: &Arc<Mirrors>,
         mirror: &Arc<Mirror>,
         subject: Subject,

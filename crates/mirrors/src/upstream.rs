@@ -12,7 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::MultiGzDecoder;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, RETRY_AFTER};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 use pypi::upstream::{Blame, PageError};
@@ -167,12 +169,25 @@ impl Origin {
         })
     }
 
+    /// Whether the URL is of the same host, scheme and port.
+    fn is_own(&self, url: &Url) -> bool {
+        url.scheme() == self.url.scheme()
+            && url.host() == self.url.host()
+            && url.port_or_known_default() == self.url.port_or_known_default()
+    }
+
     /// The credentials, if they may go to this URL.
     fn authorization_for(&self, url: &Url) -> Option<&HeaderValue> {
-        let is_own = url.scheme() == self.url.scheme()
-            && url.host() == self.url.host()
-            && url.port_or_known_default() == self.url.port_or_known_default();
-        self.authorization.as_ref().filter(|_| is_own)
+        self.authorization.as_ref().filter(|_| self.is_own(url))
+    }
+
+    /// What to do about a 401, if the URL is of the host that `mirror_url` may have credentials for.
+    fn about_credentials(&self, status: StatusCode, url: &Url) -> &'static str {
+        match self.authorization {
+            _ if status != StatusCode::UNAUTHORIZED || !self.is_own(url) => "",
+            None => "; `mirror_url` has no user and password, as in https://user:password@host/",
+            Some(_) => "; it does not accept the user and password in `mirror_url`",
+        }
     }
 }
 
@@ -182,7 +197,7 @@ pub(super) struct Upstream {
     client: Client,
 }
 
-fn host_of(url: &Url) -> String {
+pub(super) fn host_of(url: &Url) -> String {
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
@@ -245,10 +260,32 @@ impl Upstream {
             }
             return match status {
                 StatusCode::OK | StatusCode::NOT_MODIFIED => Ok((response, url)),
-                _ => Err(UpstreamError::of_status(&host_of(&url), &response)),
+                _ => {
+                    let mut trouble = UpstreamError::of_status(&host_of(&url), &response);
+                    trouble.text.push_str(origin.about_credentials(status, &url));
+                    Err(trouble)
+                }
             };
         }
         Err(UpstreamError::new(format!("{}: more than {REDIRECTS_MAX} redirects", host_of(&url))))
+    }
+
+    /// Asks for the list of projects, without reading it. `has_no_list`: it need not be there.
+    ///
+    /// # Errors
+    /// As [`Upstream::get`].
+    pub(super) async fn try_once(
+        &self,
+        origin: &Origin,
+        has_no_list: bool,
+    ) -> Result<(), UpstreamError> {
+        let accepted = HeaderValue::from_static(pypi::upstream::ACCEPT);
+        let headers = HeaderMap::from_iter([(ACCEPT, accepted)]);
+        match self.get(origin, origin.url.clone(), headers).await {
+            Err(trouble) if trouble.is_absent && has_no_list => Ok(()),
+            Err(trouble) if trouble.is_absent => Err(UpstreamError::no_list(&trouble)),
+            answer => answer.map(drop),
+        }
     }
 }
 

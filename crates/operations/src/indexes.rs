@@ -5,12 +5,15 @@ use std::collections::HashSet;
 use account::{AclEntry, GroupName};
 use pypi::change::stage as change;
 use pypi::index_log::{Deed, DeedKind};
-use pypi::{ConfigEdit, StageConfig, StageName};
+use pypi::{ConfigEdit, Policy, ResolutionOrder, StageConfig, StageName};
 
 use crate::audit_notes::entries_of_change;
 use crate::publishing::{check_publishers, entries_of_publishers};
 use crate::rights::{check_bases, check_keeper};
 use crate::{Basis, Decided, Name, Operation, Refusal, Right, Rule};
+
+/// Most indexes that a warning about a policy names.
+const UNCOVERED_NAMED_MAX: usize = 10;
 
 /// Refuses senders who may not do this to the index.
 fn check(basis: &Basis, stage: &StageName, verb: &'static str) -> Result<(), Refusal> {
@@ -132,6 +135,57 @@ pub fn names_of_nobody(accounts: &account::Snapshot, config: &StageConfig) -> Ve
         }
     }
     lines
+}
+
+/// The indexes that inherit from this one and show files of other bases, which the policy in `config` does not judge; of those
+/// that `sees` admits. There are none if it has no policy, or is a mirror: the policy of a mirror counts wherever its files are
+/// shown.
+pub fn uncovered_by_policy<'snapshot>(
+    index: &'snapshot pypi::Snapshot,
+    name: &StageName,
+    config: &StageConfig,
+    sees: impl Fn(&pypi::Stage) -> bool,
+) -> impl Iterator<Item = &'snapshot StageName> {
+    let has_age = |policy: &Policy| policy.cooldown_days.is_some() || policy.cutoff.is_some();
+    let policy = config.policy.as_deref().filter(|_| !config.is_mirror()).cloned();
+    let is_aged = policy.as_ref().is_some_and(has_age);
+    let judges = move |stage: &pypi::Stage| {
+        let policy = stage.config().policy.as_deref();
+        policy.is_some_and(|policy| !is_aged || has_age(policy))
+    };
+    let name = name.clone();
+    let heirs = policy.into_iter().flat_map(|_| index.stages());
+    let heirs = heirs.filter(move |heir| {
+        let order = ResolutionOrder::of(index, heir.name().as_str());
+        let Some((_, bases)) = order.as_ref().and_then(|it| it.stages().split_first()) else {
+            return false;
+        };
+        bases.iter().any(|base| *base.name() == name)
+            && bases.iter().any(|base| *base.name() != name && !judges(base))
+            && !judges(heir)
+            && sees(heir)
+    });
+    heirs.map(|heir| heir.name())
+}
+
+/// A sentence about [`uncovered_by_policy`]; `None` if there are none.
+pub fn said_of_uncovered<'all>(
+    name: &StageName,
+    mut uncovered: impl Iterator<Item = &'all StageName>,
+) -> Option<String> {
+    let named: Vec<&str> =
+        uncovered.by_ref().take(UNCOVERED_NAMED_MAX).map(|it| it.as_str()).collect();
+    let more = match uncovered.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = named.join(", ");
+    (!named.is_empty()).then(|| {
+        format!(
+            "the policy of {name} judges what is asked for there, and its own files; it does not judge what {named}{more} \
+             shows of other bases: set it there, too, or on the mirror"
+        )
+    })
 }
 
 /// Deletes an index with everything in it.

@@ -8,8 +8,8 @@ use http::{HeaderValue, Method, StatusCode};
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::request::Parts;
-use crate::front::router::{options, route, without_slash};
-use crate::front::{page, serial};
+use crate::front::router::{EVERY_METHOD, options, route, without_slash};
+use crate::front::{cors, page, serial};
 use crate::protocols::{actions, articles, aur, python};
 use crate::routes::{Endpoint, Place, Route, Surface, Tree};
 
@@ -38,6 +38,10 @@ impl Asked {
         }
         let Some(mut route) = route(app, path) else {
             return match without_slash(app, path) {
+                // A browser follows no redirect of a preflight.
+                Some(found) if *method == Method::OPTIONS => {
+                    Asked::nowhere(found.first(), Ok(options(found)))
+                }
                 Some(found) => {
                     let path = path.trim_end_matches('/');
                     let answer = aur::redirect(path, head.uri.query());
@@ -68,8 +72,10 @@ impl Asked {
             };
             return Asked::nowhere(place.first(), answer);
         };
+        // A page reads what is wrong only if its preflight is answered.
         let says_more =
-            matches!(endpoint, Endpoint::MissArticleName | Endpoint::MissAttachmentName);
+            matches!(endpoint, Endpoint::MissArticleName | Endpoint::MissAttachmentName)
+                && cors::announced_method(head).is_none();
         match endpoint {
             _ if method == Method::OPTIONS && !says_more => {
                 Asked::nowhere(endpoint, Ok(options(place)))
@@ -124,9 +130,8 @@ fn place_of_article(head: &Parts) -> Result<&'static Place, HttpError> {
 
 /// The answer to the target `*`, which is the server as a whole and not a path (RFC 9110, 9.3.7).
 fn about_server(method: &Method) -> Result<Response, HttpError> {
-    const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
     if *method == Method::OPTIONS {
-        let allow = [(ALLOW, HeaderValue::from_static(ALL))];
+        let allow = [(ALLOW, HeaderValue::from_static(EVERY_METHOD))];
         return Ok((StatusCode::NO_CONTENT, allow).into_response());
     }
     Err(HttpError::bad_request(format!("`*` is a target of OPTIONS alone, and not of `{method}`")))

@@ -111,6 +111,11 @@ async fn dispatch(
         Python::ListUsers => Err(HttpError::nothing_at(ask.head.uri.path()).into()),
         Python::ShowServerStatus => Box::pin(status::show_server_status(ask)).await,
         Python::ShowApi => Box::pin(stages::show_api(ask, stage)).await,
+        Python::CheckAccess
+            if cors::announced_method(&ask.head).is_some() && !status::names_url(ask) =>
+        {
+            Ok(options(names.place))
+        }
         Python::CheckAccess => Box::pin(status::check_access(ask)).await,
         Python::LogIn => Box::pin(users::log_in(ask, body)).await,
         Python::Search if pages::lists_indexes(ask) => {

@@ -117,8 +117,9 @@ pub(crate) fn visible_name(name: &str) -> String {
     visible(name).replace('\n', "\u{240a}").replace('\t', "\u{2409}")
 }
 
-/// Who has the right that a list of users and groups is for, in a sentence: administrators have it as well.
-pub(crate) fn people(list: &Acl) -> String {
+/// Who has the right that a list of users and groups is for, in a sentence: administrators have it as well. `is_cut`: the list
+/// names others, whom the reader does not see.
+pub(crate) fn people(list: &Acl, is_cut: bool) -> String {
     let named = list.entries().iter().map(|entry| match entry {
         AclEntry::Everybody => "everybody".to_owned(),
         AclEntry::EveryUser => "every user".to_owned(),
@@ -127,7 +128,11 @@ pub(crate) fn people(list: &Acl) -> String {
     });
     let mut named: Vec<String> = named.collect();
     let is_open = |entry: &AclEntry| matches!(entry, AclEntry::Everybody | AclEntry::EveryUser);
-    if !named.is_empty() && !list.entries().iter().any(is_open) {
+    let is_open = list.entries().iter().any(is_open);
+    if is_cut && !is_open {
+        named.push("others".to_owned());
+    }
+    if !named.is_empty() && !is_open {
         named.push("administrators".to_owned());
     }
     match named.split_last() {
@@ -211,14 +216,18 @@ mod tests {
 
     #[test]
     fn lists_are_said_in_words() {
-        let check = |entries: &[&str], expected: &str| {
+        let said = |entries: &[&str], is_cut| {
             let list = Acl::from_entries(entries.iter().copied()).expect("entries");
-            assert_eq!(people(&list), expected);
+            people(&list, is_cut)
         };
+        let check = |entries: &[&str], expected: &str| assert_eq!(said(entries, false), expected);
         check(&[], "administrators only");
         check(&[":ANONYMOUS:"], "everybody");
         check(&["ann"], "ann and administrators");
         check(&["ann", ":team"], "ann, the group team and administrators");
         check(&["ann", ":team", ":AUTHENTICATED:"], "ann, the group team and every user");
+        assert_eq!(said(&["ann"], true), "ann, others and administrators");
+        assert_eq!(said(&[], true), "others and administrators");
+        assert_eq!(said(&[":AUTHENTICATED:"], true), "every user");
     }
 }

@@ -86,9 +86,13 @@ fn is_of_user(app: &App, place: &Place, path: &str) -> bool {
     name.zip(stored).is_some_and(|(name, stored)| stored.accounts.user(&name).is_some())
 }
 
+/// Every method that any place has.
+pub(crate) const EVERY_METHOD: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
 /// 204 with the methods of a place. Load balancers ask so whether the server is there.
 pub(crate) fn options(place: &'static Place) -> Response {
     let allow = match place.allow() {
+        _ if place.takes_every_method() => HeaderValue::from_static(EVERY_METHOD),
         allow if allow.ends_with("OPTIONS") => HeaderValue::from_static(allow),
         allow => HeaderValue::try_from(format!("{allow}, OPTIONS")).expect("methods are ASCII"),
     };

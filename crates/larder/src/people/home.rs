@@ -24,6 +24,7 @@ use crate::front::display::{Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::front::request::Parts;
+use crate::protocols::articles::reader::is_there;
 
 use super::python::{self, IndexLine};
 
@@ -140,9 +141,13 @@ struct Article {
 /// `/`
 pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (stored, principal) = reader(app, head).await?;
-    let article = app.config.site.home.as_ref().and_then(|home| {
-        let may_read = stored.as_ref().filter(|_| may_read_articles(app, &principal));
-        may_read?.articles.article_named(&home.0).filter(|article| !article.is_deleted())
+    let home = app.config.site.home.as_ref().filter(|_| app.config.article.enabled);
+    let article = home.and_then(|home| {
+        let articles = &stored.as_ref()?.articles;
+        let named = articles.article_named(&home.0)?;
+        // It may have another name now.
+        let article = named.redirect().map_or(Some(named), |name| articles.article(name))?;
+        is_there(app, &principal, article).then_some(article)
     });
     let Some(article) = article else {
         return Ok(page_of_use(app, head, stored, &principal).await);

@@ -45,6 +45,7 @@ pub(crate) use self::prefetch::{
 pub(crate) use self::push::{PushOutcome, SentUpload, push};
 pub(crate) use self::refusals::error_of;
 pub(crate) use self::simple::mirrored::refresh;
+pub(crate) use self::stages::trouble_of_upstream;
 pub(crate) use self::yank::remove_old_versions;
 
 /// The version of devpi's protocol; devpi's client refuses any other.

@@ -118,6 +118,11 @@ impl Place {
         &self.allow
     }
 
+    /// Whether it takes every method.
+    pub fn takes_every_method(&self) -> bool {
+        self.endpoints.iter().any(|(method, _)| *method == "ANY")
+    }
+
     /// Its methods, each once.
     pub fn methods(&self) -> Vec<&'static str> {
         let mut methods = Vec::new();

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use crate::asking::Says as _;
-use crate::browser::ACCEPT;
+use crate::browser::{ACCEPT, Browser};
 use crate::catalogue;
 use crate::described;
 use crate::server::{ROOT, TestServer, small};
@@ -422,8 +422,51 @@ fn a_site_is_the_operators() {
     let answer = client.get("/");
     assert_eq!((answer.status, answer.header("location")), (302, "/below/article/welcome"));
     client.get("/+use").html().says("What &#60;we&#62; install");
+    // One that was renamed is found; one that was deleted, or is a draft, is not there.
+    client.root().post("/article/welcome/1?rename=start/here", ()).expect(201);
+    let led = client.get("/").expect(302);
+    led.has("location", "/below/article/start/here");
+    let draft = "---\ndraft: true\n---\n# Not yet\n";
+    let write = |base: u32, text: &str| {
+        let target = format!("/article/start/here/{base}");
+        client.root().typed("text/markdown").post(&target, text).expect(201);
+    };
+    write(2, draft);
+    client.get("/").html().says("What &#60;we&#62; install");
+    let mut root = Browser::root(*client);
+    root.get("/").expect(302).has("location", "/below/article/start/here");
+    client.root().with("If-Match", "*").delete("/article/start/here").done();
+    client.get("/").html();
+    root.get("/").html();
     // A program gets what it asked for.
     client.get("/?actions={\"example.hello_world\":{}}").expect(200);
+}
+
+/// A reader who may not read the article gets the page of this server, and no error.
+#[test]
+fn a_home_is_for_those_who_may_read_it() {
+    let home = |change: fn(&mut config::Config)| {
+        TestServer::without_aur(|config| {
+            config.site.home = Some(config::Line("welcome".to_owned()));
+            change(config);
+        })
+    };
+    let server = home(|config| config.article.acl_read = "team".parse().expect("a list"));
+    ["team", "other"].iter().for_each(|name| server.add_user(name, "staple"));
+    server.root().typed("text/markdown").post("/article/welcome/0", b"# Hello").expect(201);
+    server.get("/").html();
+    Browser::of(server.client, "other", "staple").get("/").html();
+    let mut team = Browser::of(server.client, "team", "staple");
+    team.get("/").expect(302).has("location", "/article/welcome");
+    team.get("/article/welcome").html();
+    let directory = server.stop();
+    // Without articles, there is none.
+    let server = TestServer::start_in(directory, |config, _| {
+        config.aur.enabled = false;
+        config.article.enabled = false;
+        config.site.home = Some(config::Line("welcome".to_owned()));
+    });
+    server.get("/").html();
 }
 
 #[test]

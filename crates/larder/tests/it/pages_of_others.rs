@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use config::{Config, PageOrigin};
-use larder::routes::{Endpoint, Place, Tree};
+use larder::routes::{Place, Tree};
 use serde_json::json;
 
 use crate::asking::{Ask, Says as _};
@@ -54,17 +54,23 @@ fn varies_by_origin(response: &Response) -> bool {
     response.headers.iter().any(|(name, by)| name == "vary" && by.contains("Origin"))
 }
 
-/// Every place of the main listener with a path of it, except those that take every method.
+/// Every place of the main listener with a path of it.
 fn places() -> Vec<(&'static Place, String)> {
-    let every = [Endpoint::CheckAccess, Endpoint::MissArticleName, Endpoint::MissAttachmentName];
     let places = Place::all().iter().filter(|place| place.tree != Tree::Admin);
-    let places =
-        places.filter(|place| !every.contains(&place.first()) && !place.path.contains('…'));
+    let places = places.filter(|place| !place.path.contains('…'));
     let path = |place: &Place| {
         let path = place.path.replace("{*}", "a/b").replace("{**}", "a").replace("{version}", "1");
         path.replace(['{', '}'], "")
     };
     places.map(|place| (place, path(place))).collect()
+}
+
+/// The methods of a place.
+fn methods_of(place: &Place) -> Vec<&'static str> {
+    match place.takes_every_method() {
+        true => vec!["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+        false => place.methods(),
+    }
 }
 
 fn preflight(server: &TestServer, origin: &str, method: &str, path: &str) -> Response {
@@ -79,7 +85,7 @@ fn a_preflight_names_the_methods_of_every_path() {
     let server = start(&[APP]);
     let mut count = 0;
     for (place, path) in places() {
-        for method in place.methods() {
+        for method in methods_of(place) {
             let answer = preflight(&server, APP, method, &path).expect(204);
             let is_open = place.first().is_open_to_all();
             let origin = if is_open { "*" } else { APP };
@@ -102,6 +108,26 @@ fn a_preflight_names_the_methods_of_every_path() {
         }
     }
     assert!(count > 150, "{count}");
+}
+
+/// What is no preflight is answered as any other method, where a path takes all of them: a proxy asks about a URL with the method,
+/// and the headers, of the request that it has.
+#[test]
+fn a_path_for_every_method_tells_preflights_from_others() {
+    let server = start(&[APP]);
+    let options = |path: &str| server.anybody().send("OPTIONS", path, ());
+    options("/+authcheck").expect(200);
+    options("/article/").expect(404);
+    options("/+attachments/a").expect(404);
+    let passed_on = |uri: &str| {
+        let asking = of(server.anybody(), APP).with("Access-Control-Request-Method", "GET");
+        asking.with("X-Original-URI", uri).send("OPTIONS", "/+authcheck", ())
+    };
+    passed_on("/ann/secret/+simple/").expect(401);
+    passed_on("/+api").expect(200);
+    // A slash too many is no redirect, which no browser would follow.
+    let answer = preflight(&server, APP, "GET", "/status/").expect(204);
+    assert_eq!(allowed(&answer), Some(APP));
 }
 
 /// A token of `ann` for everything.

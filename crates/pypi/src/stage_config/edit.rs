@@ -105,6 +105,11 @@ impl ConfigEdit {
         Ok(ConfigEdit { operations, is_list: json.is_array(), is_stored: false })
     }
 
+    /// Whether it names a setting that begins so.
+    pub fn names(&self, beginning: &str) -> bool {
+        self.operations.iter().any(|operation| operation.key().starts_with(beginning))
+    }
+
     /// Parses the configuration in a record. Unknown settings come from a later version and are ignored.
     pub(super) fn of_record(json: &Value) -> Result<ConfigEdit, ConfigError> {
         let mut edit = ConfigEdit { is_stored: true, ..ConfigEdit::parse(json)? };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use account::Portion;
 use jiff::Timestamp;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
+use operations::indexes::{
+    ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody, uncovered_by_policy,
+};
 use operations::rights::may_keep;
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::devpi::{IndexConfig, View};
@@ -41,6 +43,8 @@ struct IndexPage {
     quarantine: Vec<String>,
     /// What the lists of rights name that is not there.
     nobody: Vec<String>,
+    /// Why the upstream fails that was just set.
+    trouble: Option<String>,
     retention: Option<Retention>,
     said: FormNotice,
 }
@@ -97,15 +101,23 @@ pub(crate) async fn create_index(
             Err(HttpError::unusable(detail))
         }
     };
-    let path = wish.as_ref().map(|wish| in_path(wish.stage.as_str())).unwrap_or_default();
+    let made = wish.as_ref().ok().cloned();
     let answer = carry_out(app, head, &posted, wish).await;
-    if answer.is_done() {
-        let mut response = forms::see_other(app, head, &format!("/+manage/indexes/{path}"));
-        seen(app, head, &mut response, &posted, answer.serial);
-        return Ok(response);
-    }
-    let (said, status) = FormNotice::of(&answer, "");
-    super::page(app, head, (&posted.session, &posted.principal), said, status, Some(fields)).await
+    let (said, status) = FormNotice::of(&answer, "The index is made.");
+    let sender = (&posted.session, &posted.principal);
+    let Some(CreateIndex { stage, edit }) = made.filter(|_| answer.is_done()) else {
+        return super::page(app, head, sender, said, status, Some(fields)).await;
+    };
+    let place = format!("/+manage/indexes/{}", in_path(stage.as_str()));
+    let trouble = python::trouble_of_upstream(app, &stage, &edit).await;
+    let shown = Shown { said, trouble, ..Shown::default() };
+    let mut response = match shown.trouble.is_some() {
+        // Nothing keeps it for the next page.
+        true => page(app, head, stage, sender, shown, status).await?,
+        false => forms::see_other(app, head, &place),
+    };
+    seen(app, head, &mut response, &posted, answer.serial);
+    Ok(response)
 }
 
 /// Whether a setting is a list of rights: a right that is given this way outlasts the session.
@@ -176,25 +188,11 @@ struct Shown<'fields> {
     said: FormNotice,
     retention: Option<Retention>,
     preview: Option<Vec<String>>,
+    /// The settings of that preview.
+    config: Option<StageConfig>,
+    trouble: Option<String>,
     /// The form, if it was not carried out.
     typed: Option<&'fields forms::Fields>,
-}
-
-/// Indexes without a policy of their own that inherit from this one, which has one: what they get from its bases it does not judge.
-fn uncovered(index: &pypi::Snapshot, principal: &Principal, name: &StageName) -> Vec<String> {
-    let judges = |stage: &pypi::Stage| stage.config().policy.is_some();
-    let has_policy =
-        index.stage(name.as_str()).is_some_and(|it| judges(it) && !it.config().is_mirror());
-    if !has_policy {
-        return Vec::new();
-    }
-    let heirs = index.stages().filter(|heir| {
-        let order = ResolutionOrder::of(index, heir.name().as_str());
-        let inherits =
-            order.is_some_and(|it| it.stages().iter().skip(1).any(|base| base.name() == name));
-        inherits && !judges(heir) && heir.may_read(principal, account::Portion::Whole)
-    });
-    heirs.take(LINES_MAX).map(|heir| heir.name().to_string()).collect()
 }
 
 async fn page(
@@ -213,6 +211,9 @@ async fn page(
         .is_some_and(|stage| stage.may_read(principal, account::Portion::Unnamed));
     let quarantine = settings.get("policy_quarantine").and_then(Value::as_array);
     let quarantine = quarantine.into_iter().flatten().filter_map(Value::as_str);
+    let sees = |heir: &pypi::Stage| heir.may_read(principal, Portion::Whole);
+    let foreseen = shown.config.as_ref().unwrap_or(&config);
+    let uncovered = uncovered_by_policy(&stored.index, &name, foreseen, sees);
     let page = IndexPage {
         site: Site::of(app, head),
         form: forms::token(app, session)?,
@@ -228,7 +229,8 @@ async fn page(
         people: people(&stored.accounts, principal),
         groups: groups(&config, &settings, shown.typed, !app.rules.issuers.is_empty()),
         preview: shown.preview,
-        uncovered: uncovered(&stored.index, principal, &name),
+        uncovered: uncovered.take(LINES_MAX).map(ToString::to_string).collect(),
+        trouble: shown.trouble,
         path: in_path(name.as_str()),
         name: name.to_string(),
         retention: shown.retention,
@@ -250,7 +252,7 @@ pub(crate) async fn change_index(
     let (fields, principal) = (&posted.fields, &posted.principal);
     // The right to see the page is checked first: without it, nothing is changed.
     let (seen_config, current) = settings(app, principal, &stage)?;
-    let mut retention = None;
+    let (mut retention, mut trouble) = (None, None);
     let what = fields.one("do")?;
     let (answer, done) = match what {
         "settings" | "quarantine" | "release" => {
@@ -266,10 +268,11 @@ pub(crate) async fn change_index(
             // Nothing is changed yet, so no password is asked for.
             let is_preview = what == "settings" && fields.maybe("preview")?.is_some();
             if let (true, Ok(edit)) = (is_preview, &edit) {
-                let answer = would(app, &posted, head, edited(&stage, edit, seen));
+                let (answer, config) = would(app, &posted, head, edited(&stage, edit, seen));
                 let (said, status) = FormNotice::of(&answer, "");
                 let preview = answer.is_done().then(|| changes_of(edit, &current));
-                let shown = Shown { said, preview, typed: Some(fields), ..Shown::default() };
+                let typed = Some(fields);
+                let shown = Shown { said, preview, config, typed, ..Shown::default() };
                 let sender = (&posted.session, &posted.principal);
                 return page(app, head, stage, sender, shown, status).await;
             }
@@ -281,7 +284,12 @@ pub(crate) async fn change_index(
                 Some(error) => Err(error),
                 None => edit.and_then(|edit| edited(&stage, &edit, seen)),
             };
-            (carry_out(app, head, &posted, wish).await, done)
+            let edit = wish.as_ref().ok().map(|wish| wish.edit.clone());
+            let answer = carry_out(app, head, &posted, wish).await;
+            if let Some(edit) = edit.filter(|_| answer.is_done()) {
+                trouble = python::trouble_of_upstream(app, &stage, &edit).await;
+            }
+            (answer, done)
         }
         "refresh" => {
             let project: Result<ProjectName, _> = fields.one("project")?.trim().parse();
@@ -335,7 +343,8 @@ pub(crate) async fn change_index(
     let sender = (&posted.session, &posted.principal);
     // What was typed stays, unless somebody else has changed the same.
     let keeps = what == "settings" && !answer.is_done() && status != StatusCode::CONFLICT;
-    let shown = Shown { said, retention, typed: keeps.then_some(fields), ..Shown::default() };
+    let typed = keeps.then_some(fields);
+    let shown = Shown { said, retention, trouble, typed, ..Shown::default() };
     let mut response = match page(app, head, route.stage()?, sender, shown, status).await {
         // The sender gave up the right to see the page.
         Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
@@ -345,18 +354,18 @@ pub(crate) async fn change_index(
     Ok(response)
 }
 
-/// What would come of a change, without carrying it out.
+/// What would come of a change, without carrying it out, and the settings after it.
 fn would(
     app: &App,
     posted: &forms::Posted,
     head: &Parts,
     wish: Result<ChangeIndex, HttpError>,
-) -> Answer {
+) -> (Answer, Option<StageConfig>) {
     let decided = wish.and_then(|wish| {
         let basis = app.basis(posted.sender(head))?;
-        Ok(wish.decide(&basis).map(|_| ())?)
+        Ok(wish.decide(&basis)?.outcome)
     });
-    Answer::of(decided).0
+    Answer::of(decided)
 }
 
 /// What the fields of a form say of the quarantine, as the API writes it, and the message afterwards.

@@ -4,13 +4,16 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use account::{Portion, Principal};
+use account::{Acl, Portion, Principal};
 use askama::Template;
 use axum::response::Response;
 use jiff::Timestamp;
 use pypi::devpi::View;
 use pypi::policy::{shown_versions, shows_any};
-use pypi::{MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, Version};
+use pypi::{
+    MirrorMerge, ProjectName, ReleaseFile, ResolutionOrder, Stage, StageConfig, UploadSettings,
+    Version,
+};
 
 use super::policies;
 use super::upstream::Upstream;
@@ -151,7 +154,7 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
         is_private: !found.may_read(&Principal::Anonymous, Portion::Whole),
         bases: bases(ask, &order, view),
         is_closed_below: may_read && !order.admits(&principal, Portion::Whole),
-        facts: facts(&config),
+        facts: facts(&config, found.config()),
         is_first: after.is_none() && query.is_empty(),
         query: query.into_owned(),
         projects,
@@ -278,16 +281,22 @@ fn releases<'a>(stage: &'a Stage, principal: &Principal) -> Vec<Release<'a>> {
     releases
 }
 
-/// Rights and settings, in words.
-fn facts(config: &StageConfig) -> Vec<Fact> {
-    let mut facts = vec![Fact { what: "Read by", is: display::people(&config.acl_read) }];
+/// Rights and settings as the reader sees them, in words. `whole`: all of them.
+fn facts(config: &StageConfig, whole: &StageConfig) -> Vec<Fact> {
+    let mut facts = vec![Fact { what: "Read by", is: display::people(&config.acl_read, false) }];
     let mut add = |what, is: String| facts.push(Fact { what, is });
     if let Some(upload) = config.upload() {
-        add("Uploads by", display::people(&upload.acl_upload));
+        let people = |shown: Acl, all: Option<Acl>| {
+            let is_cut = all.is_some_and(|all| all.entries().len() > shown.entries().len());
+            display::people(&shown, is_cut)
+        };
+        let uploaders = whole.upload().map(|it| it.acl_upload.clone());
+        add("Uploads by", people(upload.acl_upload.clone(), uploaders));
         for publisher in &upload.trusted_publishers {
             add("Uploads by CI jobs", publisher.to_string());
         }
-        add("Test results by", display::people(&upload.tox_result_uploaders()));
+        let testers = whole.upload().map(UploadSettings::tox_result_uploaders);
+        add("Test results by", people(upload.tox_result_uploaders(), testers));
         add(
             "Files",
             match config.volatile {

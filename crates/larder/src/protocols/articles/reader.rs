@@ -74,10 +74,23 @@ fn check_draft(
     object: Object<'_>,
 ) -> Result<(), HttpError> {
     let Some(draft) = draft_of(stored, object) else { return Ok(()) };
-    match app.config.article.acl_write.admits(principal, Scope::ArticleRead, object) {
+    match sees_drafts(app, principal, object) {
         true => Ok(()),
         false => Err(HttpError::unknown_article(&draft.name)),
     }
+}
+
+/// Whether the sender may read this article while it is a draft.
+fn sees_drafts(app: &App, principal: &Principal, object: Object<'_>) -> bool {
+    app.config.article.acl_write.admits(principal, Scope::ArticleRead, object)
+}
+
+/// Whether the article is there for this sender.
+pub(crate) fn is_there(app: &App, principal: &Principal, article: &Article) -> bool {
+    let object = Object::Article(article.name.as_str());
+    let may_read = check_reader(app, principal, object).is_ok();
+    let is_hidden = article.is_draft() && !sees_drafts(app, principal, object);
+    may_read && !is_hidden && !article.is_deleted()
 }
 
 /// Keeps caches from sharing an answer about a draft, even where everybody may read articles: `principal` is whom the answer was

@@ -5,7 +5,9 @@ use axum::body::Body;
 use axum::response::Response;
 use http::StatusCode;
 use jiff::Timestamp;
-use operations::indexes::{ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody};
+use operations::indexes::{
+    ChangeIndex, CreateIndex, DeleteIndex, names_of_nobody, said_of_uncovered, uncovered_by_policy,
+};
 use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
@@ -14,6 +16,7 @@ use super::refused::Refused;
 use super::reply;
 use super::rights::unreadable;
 use super::write::json_body;
+use crate::app::App;
 use crate::front::auth;
 use crate::front::body::{Json, JsonBound};
 use crate::front::error::HttpError;
@@ -62,13 +65,45 @@ async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refuse
     Ok((edit?, json))
 }
 
-/// The configuration, with a message if it gives rights to names that nobody has. Others than administrators do not learn who is
-/// there.
-async fn configuration(ask: &Ask, config: StageConfig) -> Result<Response, Refused> {
-    let knows_all = ask.principal().await?.is_administrator(Scope::UserAdmin, Object::Server);
-    let names = if knows_all { names_of_nobody(&ask.stored.accounts, &config) } else { Vec::new() };
-    let message = (!names.is_empty()).then(|| names.join("; "));
+/// The configuration after an edit, with a message if it does not do all that the sender may expect: rights of names that nobody
+/// has, an upstream that fails, indexes that a policy does not cover. Others than administrators do not learn who is there.
+async fn configuration(
+    ask: &Ask,
+    stage: &StageName,
+    edit: &ConfigEdit,
+    config: StageConfig,
+) -> Result<Response, Refused> {
+    let principal = ask.principal().await?;
+    let knows_all = principal.is_administrator(Scope::UserAdmin, Object::Server);
+    let mut warnings = match knows_all {
+        true => names_of_nobody(&ask.stored.accounts, &config),
+        false => Vec::new(),
+    };
+    if edit.names("policy_") {
+        let index = &ask.app.stored()?.index;
+        let sees = |heir: &pypi::Stage| heir.may_read(&principal, Portion::Whole);
+        let uncovered = uncovered_by_policy(index, stage, &config, sees);
+        warnings.extend(said_of_uncovered(stage, uncovered));
+    }
+    let trouble = trouble_of_upstream(&ask.app, stage, edit).await;
+    warnings.extend(trouble.map(|trouble| format!("the upstream of {stage} fails: {trouble}")));
+    let message = (!warnings.is_empty()).then(|| warnings.join("; "));
     Ok(reply::result(StatusCode::OK, "indexconfig", config, message.as_deref()))
+}
+
+/// Why the upstream of a mirror fails, if the edit that was carried out has a setting of mirrors. It is asked once, for a bounded
+/// time. `None` as well if it is not to be asked.
+pub(crate) async fn trouble_of_upstream(
+    app: &App,
+    stage: &StageName,
+    edit: &ConfigEdit,
+) -> Option<String> {
+    if !edit.names("mirror_") {
+        return None;
+    }
+    let mirrors = &app.python.mirrors;
+    let mirror = mirrors.of(app.stored().ok()?.index.stage(stage.as_str())?)?;
+    mirrors.try_upstream(&mirror).await.map(|trouble| trouble.to_string())
 }
 
 /// `PUT /{user}/{index}`
@@ -87,8 +122,9 @@ pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     }
     CreateIndex::admit(&asked, &stage)?;
     let (edit, _json) = parsed_edit(ask, body).await?;
-    let config = ask.carry_out(&CreateIndex { stage, edit }).await?;
-    configuration(ask, config).await
+    let creating = CreateIndex { stage, edit };
+    let config = ask.carry_out(&creating).await?;
+    configuration(ask, &creating.stage, &creating.edit, config).await
 }
 
 /// `PATCH /{user}/{index}`
@@ -99,7 +135,7 @@ pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
     let is_noop_an_error = ask.has_flag("error_on_noop");
     let changing = ChangeIndex { stage, edit, is_noop_an_error, seen: None };
     let config = ask.carry_out(&changing).await?;
-    configuration(ask, config).await
+    configuration(ask, &changing.stage, &changing.edit, config).await
 }
 
 /// `DELETE /{user}/{index}`

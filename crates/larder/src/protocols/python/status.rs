@@ -95,6 +95,11 @@ fn seconds(time: Timestamp) -> f64 {
     time.as_microsecond() as f64 / 1e6
 }
 
+/// Whether the request is a proxy's, about a URL. A browser sends no such header with a preflight.
+pub(crate) fn names_url(ask: &Ask) -> bool {
+    ask.head.headers.contains_key(X_ORIGINAL_URI)
+}
+
 /// `/+authcheck`, with the URL in `X-Original-URI`: 200 if the client may read it. 401 for an anonymous client, so that
 /// a browser asks for a password, but 403 for devpi's client, which would log out.
 ///

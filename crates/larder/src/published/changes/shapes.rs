@@ -126,7 +126,75 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
+    use record::Serial;
+
+    use super::super::{Draft, Followed};
     use super::*;
+
+    fn entry(surface: Followed, item: &'static str, name: &str, subject: Subject) -> Entry {
+        let draft = Draft::new(Serial(1), ChangeKind::Added, item, name, subject);
+        Entry::encode(surface, &draft, "1")
+    }
+
+    /// Each list admits what it names and nothing else; the kind is that of the reader.
+    #[test]
+    fn every_list_of_a_filter_counts() {
+        let stage = |name: &str| name.parse::<StageName>().expect("a name");
+        let project = |name: &str| ProjectName::parse(name).expect("a name");
+        let of = |index: &str, named: &str| Subject::Stage(stage(index), Some(project(named)));
+        let python =
+            |index: &str, named: &str| entry(Followed::Python, "release", "1.0", of(index, named));
+        let index =
+            |name: &str| entry(Followed::Python, "index", name, Subject::Stage(stage(name), None));
+        let article = |name: &str| {
+            let subject = Subject::Article(article::ArticleName::parse(name).expect("a name"));
+            entry(Followed::Articles, "article", name, subject)
+        };
+        let package = |name: &str| entry(Followed::Aur, "package", name, Subject::Open);
+        let check = |filter: Filter, admitted: &[Entry], refused: &[Entry]| {
+            let admits = |entry: &Entry| filter.admits(entry, ChangeKind::Added);
+            assert!(admitted.iter().all(admits), "{filter:?} admits {admitted:?}");
+            assert!(!refused.iter().any(admits), "{filter:?} refuses {refused:?}");
+            assert!(admitted.iter().all(|it| Filter::default().admits(it, ChangeKind::Removed)));
+        };
+        check(
+            Filter { indexes: vec![stage("team/dev")], ..Filter::default() },
+            &[python("team/dev", "p"), index("team/dev")],
+            &[python("team/dev2", "p"), index("team/prod"), package("team/dev")],
+        );
+        check(
+            Filter { projects: vec![project("p"), project("q")], ..Filter::default() },
+            &[python("team/dev", "p"), python("team/prod", "q")],
+            &[python("team/dev", "pp"), index("team/p"), article("p"), package("p")],
+        );
+        check(
+            Filter { prefixes: vec!["guide/".to_owned()], ..Filter::default() },
+            &[article("guide/one"), article("guide/a/b")],
+            &[article("guide"), article("guides/one"), python("team/dev", "guide")],
+        );
+        check(
+            Filter { names: vec!["vim".to_owned()], ..Filter::default() },
+            &[package("vim")],
+            &[package("gvim"), package("vim-git")],
+        );
+        check(
+            Filter { types: vec!["release".to_owned()], ..Filter::default() },
+            &[python("team/dev", "p")],
+            &[index("team/release"), article("release")],
+        );
+        let both = || Filter {
+            indexes: vec![stage("team/dev")],
+            projects: vec![project("p")],
+            kinds: vec![ChangeKind::Added],
+            ..Filter::default()
+        };
+        check(
+            both(),
+            &[python("team/dev", "p")],
+            &[python("team/dev", "q"), python("team/prod", "p"), index("team/dev")],
+        );
+        assert!(!both().admits(&python("team/dev", "p"), ChangeKind::Removed));
+    }
 
     #[test]
     fn messages_say_what_happened_and_mention_nobody() {

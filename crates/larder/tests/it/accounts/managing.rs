@@ -171,7 +171,7 @@ fn indexes_and_mirrors_are_made() {
     root.submit(&page, "New index", &values[..3]).expect(403);
     root.submit(&page, "New index", &values).has("location", DEV);
     let mirror = [("name", "root/pypi"), ("is.mirror_url", "https://upstream.example/simple/")];
-    root.submit(&page, "New index", &mirror).expect(303);
+    root.submit(&page, "New index", &mirror).expect(200).says("The index is made.");
     assert_eq!(config(&server, "root/pypi")["type"], json!("mirror"));
     // What was typed stays if it is refused.
     let values = [("name", "root/none"), ("is.bases", "nobody/none"), ("is.title", "Kept")];
@@ -190,7 +190,7 @@ fn credentials_of_a_mirror_are_kept_and_not_shown() {
     let (server, mut root) = with_root();
     let mirror =
         [("name", "root/pypi"), ("is.mirror_url", "https://user:secret@upstream.example/simple/")];
-    root.fill("/+manage", "New index", &mirror).expect(303);
+    root.fill("/+manage", "New index", &mirror).expect(200).lacks("secret");
     let has_credentials = || {
         let state = server.stored();
         let records = state.index.records().map(|record| record.body.unwrap_or_default());
@@ -229,7 +229,13 @@ fn settings_that_another_user_changed_meanwhile_stay() {
 fn what_would_change_is_said_before_it_is_saved() {
     let (server, mut root) = with_index();
     server.add_user("team", "pw");
-    server.root().put("/team/heir", json!({"bases": ["root/dev"]})).expect(200);
+    for (name, bases) in [
+        ("team/other", json!([])),
+        ("team/heir", json!(["root/dev", "team/other"])),
+        ("team/child", json!(["root/dev"])),
+    ] {
+        server.root().put(&format!("/{name}"), json!({"bases": bases})).expect(200);
+    }
     let page = root.get(DEV);
     page.lacks("team/heir");
     let wishes =
@@ -238,6 +244,7 @@ fn what_would_change_is_said_before_it_is_saved() {
     preview.says([
         "Who may read: without “:team”.",
         "Refuse files younger than this many days: “7” instead of nothing.",
+        "It does not judge what <code>team/heir</code> shows",
     ]);
     let now = config(&server, "root/dev");
     assert_eq!(now["acl_read"], json!(["root", ":team"]));
@@ -247,7 +254,8 @@ fn what_would_change_is_said_before_it_is_saved() {
     let now = config(&server, "root/dev");
     assert_eq!(now["acl_read"], json!(["root"]));
     assert_eq!(now["policy_cooldown_days"], json!(7));
-    saved.says(["It does not judge what", "<code>team/heir</code>"]);
+    // All that the other heir has is judged.
+    saved.says("It does not judge what <code>team/heir</code> shows");
     for (field, value, status, says) in [
         ("is.policy_cutoff", "soon", 400, "soon"),
         ("is.custom_data", "{", 422, "is not JSON"),
@@ -416,6 +424,30 @@ fn upstream_is_asked_again_in_a_browser() {
     let values = [("name", "root/dev")];
     root.submit(&manage, "New index", &values).expect(303);
     root.get("/+manage/indexes/root/dev").lacks("Ask upstream again");
+}
+
+/// The form that makes or changes a mirror says what fails.
+#[test]
+fn a_mirror_is_tried_in_a_browser() {
+    let upstream = Upstream::start();
+    upstream.offer("/simple/", list(&["foo"]));
+    let server = start();
+    let mut root = Browser::root(server.client);
+    let url = upstream.url("/simple/");
+    let values = [("name", "root/pypi"), ("is.mirror_url", url.as_str())];
+    let manage = root.get("/+manage").text();
+    let made = root.submit(&manage, "New index", &values).expect(200);
+    made.says(["The index is made.", "The upstream fails.", "`127.0.0.1`", "`egress_allow`"]);
+    assert_eq!(config(&server, "root/pypi")["mirror_url"], json!(url));
+    let set = |root: &mut Browser, more: (&str, &str)| {
+        let page = root.get("/+manage/indexes/root/pypi");
+        page.lacks("The upstream fails.");
+        root.submit(&page.text(), "Settings", &[more]).expect(200)
+    };
+    let changed = set(&mut root, ("is.mirror_cache_expiry", "60"));
+    changed.says(["The settings are changed.", "The upstream fails.", "`egress_allow`"]);
+    set(&mut root, ("is.title", "Theirs")).lacks("The upstream fails.");
+    assert_eq!(upstream.requests().len(), 0);
 }
 
 #[test]

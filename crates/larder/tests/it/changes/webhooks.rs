@@ -74,8 +74,9 @@ impl Hook {
 fn hooked(config: &mut Config, directory: &TempDir, hooks: &[(&str, String, &str)]) {
     let path = directory.path().join("webhooks.toml");
     let hook = |(name, url, more): &(&str, String, &str)| {
+        let surface = if more.contains("surface") { "" } else { "surface = \"python\"" };
         format!(
-            "[[webhook]]\nname = \"{name}\"\nurl = \"{url}\"\nsurface = \"python\"\nsecret = \"{SECRET}\"\n{more}\n"
+            "[[webhook]]\nname = \"{name}\"\nurl = \"{url}\"\n{surface}\nsecret = \"{SECRET}\"\n{more}\n"
         )
     };
     std::fs::write(&path, hooks.iter().map(hook).collect::<String>()).expect("a file");
@@ -182,6 +183,58 @@ fn a_webhook_is_told_what_passes_its_filter() {
     let headers = &hook.received()[0].headers;
     assert!(headers["webhook-signature"].starts_with("v1,"), "{headers:?}");
     assert_eq!(headers["webhook-id"], headers["x-larder-delivery"]);
+}
+
+/// Each filter lets through what it names, and nothing else.
+#[test]
+fn every_filter_has_its_part() {
+    let rows: [(&str, &str, &[&str]); 6] = [
+        ("python", "types = [\"index\"]", &["added index alice/dev", "added index alice/other"]),
+        (
+            "articles",
+            "surface = \"articles\"",
+            &["added article guide/one", "added article guides"],
+        ),
+        ("prefix", "surface = \"articles\"\nprefixes = [\"guide/\"]", &["added article guide/one"]),
+        (
+            "index",
+            "indexes = [\"alice/other\"]\ntypes = [\"index\", \"release\"]",
+            &["added index alice/other", "added release alice/other p 1.0"],
+        ),
+        (
+            "project",
+            "projects = [\"P\"]\ntypes = [\"release\"]",
+            &[
+                "added release alice/dev p 1.0",
+                "added release alice/other p 1.0",
+                "removed release alice/dev p 1.0",
+            ],
+        ),
+        (
+            "kind",
+            "kinds = [\"removed\"]\ntypes = [\"release\"]",
+            &["removed release alice/dev p 1.0"],
+        ),
+    ];
+    let receivers = rows.map(|_| Hook::start(200, None));
+    let hooks = rows.iter().zip(&receivers);
+    let hooks = hooks.map(|((name, filter, _), hook)| (*name, of(hook), *filter));
+    let server = with_hooks(&hooks.collect::<Vec<_>>());
+    for name in ["alice/dev", "alice/other"] {
+        index(&server, "PUT", name, &json!({}));
+        owner(&server, name).release(name, "p-1.0.zip");
+    }
+    owner(&server, "alice/dev").release("alice/dev", "q-1.0.zip");
+    owner(&server, "alice/dev").delete("/alice/dev/p/1.0").done();
+    for name in ["guide/one", "guides"] {
+        server.root().write(&format!("{name}/0"), "text").expect(201);
+    }
+    for ((name, _, expected), hook) in rows.iter().zip(&receivers) {
+        expected.iter().for_each(|change| hook.wait_for(change));
+        let waiting = format!("larder_webhook_waiting{{webhook=\"{name}\"}}");
+        wait_until("all to be told", || server.metric(&waiting) == 0.0);
+        assert_eq!(briefs(&hook.taken()), *expected, "{name}");
+    }
 }
 
 /// The page of webhooks.

@@ -56,10 +56,34 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.fails("index set team/dev", 2, "KEY=VALUE was expected");
     way.fails("index add nobody-here", 2, "nobody-here");
     way.fails("index add team/pypi type=mirror", 1, "a mirror needs `mirror_url`");
-    let url = "mirror_url=https://me:s3cret@upstream.example/simple/";
-    way.prints(&format!("index add team/pypi type=mirror {url}"), "made the index team/pypi");
+    let url = "mirror_url=http://me:s3cret@127.0.0.1:9/simple/";
+    let made = way.run(&format!("index add team/pypi type=mirror {url}"));
+    made.check(0, "").stdout.says("made the index team/pypi");
+    let refused = ["warning: the upstream of team/pypi fails: ", "`127.0.0.1`", "`egress_allow`"];
+    made.stderr.says(refused);
+    made.said().lacks("s3cret");
+    way.run("index set team/pypi mirror_cache_expiry=60").check(0, "").stderr.says(refused);
+    let quiet = |line: &str| way.run(line).check(0, "").stderr.lacks("warning");
+    quiet("index set team/pypi title=Theirs");
+    quiet("index set team/pypi mirror_offline=true");
+    // What inherits from an index, and mirrors by itself, is not covered by its policy.
+    quiet("index set team/prod policy_cooldown_days=7");
+    way.run("index set team/dev bases=team/prod,team/pypi").check(0, "");
+    way.run("index set team/prod policy_cooldown_days=8").check(0, "").stderr.says(
+        "warning: the policy of team/prod judges what is asked for there, and its own files; it does not judge what \
+         team/dev shows",
+    );
+    quiet("index set team/prod title=Ours");
+    way.run("index set team/dev policy_deny=leftpad").check(0, "");
+    way.run("index set team/prod policy_cooldown_days=7")
+        .check(0, "")
+        .stderr
+        .says("team/dev shows");
+    way.run("index set team/dev policy_cooldown_days=7").check(0, "");
+    quiet("index set team/prod policy_cooldown_days=9");
+    way.run("index set team/dev bases=team/prod policy_cooldown_days-= policy_deny-=").check(0, "");
     let shown = way.run("index show team/pypi").stdout;
-    shown.says("https://***@upstream.example/simple/");
+    shown.says("http://***@127.0.0.1:9/simple/");
     shown.lacks("s3cret");
     way.prints("index remove team/pypi", "removed the index team/pypi");
     way.fails("index remove team/prod", 1, "non-volatile, cannot delete; --force removes it");

@@ -7,6 +7,7 @@ use super::Running;
 use crate::asking::Says as _;
 use crate::process::{Done, larder};
 use crate::publishing::issuer::{FakeIssuer, Key};
+use crate::wait_until;
 
 /// A place where nothing listens.
 const NOWHERE: &str = "http://127.0.0.1:9";
@@ -16,10 +17,10 @@ fn each_thing_that_is_somewhere_else_is_tried() {
     let running = Running::start();
     let issuer = FakeIssuer::with_keys(json!([Key::ec().public("k1"), Key::ec().public("k2")]));
     let place = running.place();
-    place.run(&format!(
-        "index add team/good type=mirror mirror_url={}/root/dev/+simple/",
-        running.url()
-    ));
+    place.run("index add team/dev");
+    wait_until("the index", || running.get("/team/dev").status == 200);
+    let url = format!("{}/team/dev/+simple", running.url());
+    place.run(&format!("index add team/good type=mirror mirror_url={url}"));
     let check = |flags: &str| {
         let line = format!("config check --online --aur-enabled=false {flags}");
         place.run_with(&line, "")
@@ -41,6 +42,13 @@ fn each_thing_that_is_somewhere_else_is_tried() {
     );
     with_issuer(&["--egress-allow", "127.0.0.1/32"]).check(0, "it has 2 keys");
     check("").fails(1, ["works: store.database", "fails: mirror_url of team/good", "egress_allow"]);
+
+    // A list that is not there has its setting.
+    place.run(&format!("index set team/good mirror_url={url}/none"));
+    let all = "--egress-allow 127.0.0.1/32";
+    check(all).fails(1, ["fails: mirror_url of team/good", "404", "`mirror_no_project_list=true`"]);
+    place.run("index set team/good mirror_no_project_list=true");
+    check(all).check(0, "works: mirror_url of team/good");
 
     // What fails does not hide what works.
     place.run(&format!("index add team/bad type=mirror mirror_url={NOWHERE}/secret/"));

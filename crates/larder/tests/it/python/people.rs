@@ -44,6 +44,32 @@ fn sample() -> Index {
     index
 }
 
+/// A stranger does not learn who else may upload, but that others may.
+#[test]
+fn who_may_upload_is_said_as_far_as_the_reader_may_know() {
+    let index = sample();
+    let alice = index.alice();
+    let check = |uploaders: serde_json::Value, stranger: &str, bob: &str| {
+        let lists = json!({"acl_upload": uploaders, "acl_toxresult_upload": uploaders});
+        alice.patch("/alice/dev", lists).expect(200);
+        for (page, is) in [
+            (words(&index.client().page("/alice/dev")), stranger),
+            (words(&index.user("bob").browser().get("/alice/dev").html()), bob),
+        ] {
+            page.says([&format!("Uploads by{is} "), &format!("Test results by{is} ")]);
+        }
+    };
+    check(json!(["alice"]), "alice and administrators", "alice and administrators");
+    check(
+        json!(["alice", "bob", ":ci"]),
+        "alice, others and administrators",
+        "alice, bob, the group ci and administrators",
+    );
+    check(json!(["bob"]), "others and administrators", "bob and administrators");
+    check(json!([]), "administrators only", "administrators only");
+    check(json!(["bob", ":AUTHENTICATED:"]), "every user", "bob and every user");
+}
+
 const PATHS: [&str; 4] = ["/alice", "/alice/dev", "/alice/dev/tool", "/alice/dev/tool/1.1"];
 
 #[test]

@@ -295,6 +295,9 @@ fn writes_are_sent_to_the_primary() {
     assert_eq!(refused["status"], 503, "{said}");
     refused["detail"].as_str().expect("a text").says(primary.url().as_str());
     primary.server.get("/article/notes/one/3").expect(404);
+    // A browser follows no redirect of a preflight.
+    let preflight = second.anybody().with("Access-Control-Request-Method", "POST");
+    preflight.send("OPTIONS", "/+tokens", ()).expect(204).header("allow").says("POST");
     // A login needs no write.
     let login = second.log_in("root", crate::server::ROOT_PASSWORD);
     primary.server.user("root", &login).get("/+tokens").expect(200);

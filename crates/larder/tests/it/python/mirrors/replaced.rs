@@ -142,6 +142,7 @@ fn a_mirror_that_is_made_anew_begins_empty() {
     json_page(index.client(), "alice/up", "foo").expect(200);
     for settings in [json!({}), json!({"title": "the third"})] {
         index.alice().delete("/alice/up").done();
+        upstream.break_with(None);
         mirror(&index, &upstream, settings);
         upstream.break_with(Some(500));
         json_page(index.client(), "alice/up", "foo").expect(502);
