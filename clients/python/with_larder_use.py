@@ -11,6 +11,7 @@ import urllib.parse
 
 import environments
 import packages
+from devpi_server import Devpi
 from gate import Gate
 from server import PASSWORD, Desk, Larder, check, client, free_port, installed
 
@@ -160,6 +161,21 @@ def over_http(work):
         check("no files", stranger.texts(), {})
 
 
+def of_devpi_server(work):
+    file = packages.wheel(work / "files", "larder-app", "1.1")
+    with Larder(work) as larder, Devpi(work) as devpi:
+        root = ("root", "")
+        devpi.must(201, "PUT", "/team", {"password": PASSWORD}, auth=root)
+        login = ("team", devpi.must(200, "POST", "/+login", {"user": "team", "password": PASSWORD}).result["password"])
+        devpi.must(200, "PUT", "/team/dev", {"bases": []}, auth=login)
+        home = Home(work, "devpi-home", larder)
+        says = "warning: the files get the password itself, as the server makes no token with it"
+        home.use(f"{devpi.url}/team/dev", "--all", "--only", says=says)
+        check("tokens", [token for tokens in home.tokens().values() for token in tokens], [])
+        home.run("twine", "upload", "--non-interactive", "--repository", "team-dev", file)
+        home.installs_everywhere(f"{devpi.url}/team/dev")
+
+
 def over_tls(work):
     if not shutil.which("openssl"):
         raise environments.Skipped("openssl is not installed")
@@ -183,6 +199,7 @@ def over_tls(work):
 
 def test(work):
     over_http(work)
+    of_devpi_server(work)
     over_tls(work)
 
 
