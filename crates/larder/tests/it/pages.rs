@@ -104,7 +104,7 @@ fn each_surface_is_there_or_said_to_be_off() {
             );
         }
         assert_eq!(form_to(&home, "/rpc").is_some(), aur, "{on:?}");
-        home.says("href=\"/+use\">Use this server</a> with");
+        home.says("href=\"/+use\">Use this server</a>: how to point clients at it.");
         home.lacks(["<pre>", "<code>curl", "pip install", "enabled = false"]);
         let is_nothing = !aur && !python && !article;
         assert_eq!(home.contains("are switched off here"), is_nothing, "{on:?}");
