@@ -226,10 +226,10 @@ def check_links(browser, base, paths):
 
 
 def check_commands(browser, base, directory):
-    """Every command of the start page that needs no account and no program of its own; copying one."""
+    """Every command of the page "Use this server" that needs no account and no program of its own; copying one."""
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    page.goto(base + "/")
+    page.goto(base + "/+use")
     commands = page.locator(".copy code").all_text_contents()
     run = []
     for command in commands:
@@ -799,14 +799,14 @@ def main():
         "/search?q=nothing-is-called-so": 200,
         "/search": 200,
     }
-    everything = ["AUR packages", "Python projects", "Articles", "Actions"]
+    everything = ["AUR packages", "Python projects", "Articles"]
     off = [word for name in OFF for word in (f"--{name}-enabled", "false")]
     webhooks = work / "webhooks.toml"
     webhooks.write_text(WEBHOOK)
     python = {"/+search?query=larder": 200, "/nobody/none/+simple/": 404}
     servers = [
         ("demo", ["--demo", "--changes-webhooks-file", str(webhooks)], "Stop with Ctrl-C", pages | python | aur | {"/rpc/stats": 200, "/rpc": 200}, everything),
-        ("bare", [], '"message":"loaded the store"', pages | python, ["Actions"]),
+        ("bare", [], '"message":"loaded the store"', pages | python, []),
         ("off", off, '"message":"loaded the store"', pages, []),
     ]
     with sync_playwright() as playwright:
@@ -823,6 +823,7 @@ def main():
                 paths = [path for path, status in pages.items() if status == 200]
                 links = check_links(browser, base, paths)
                 submitted = check_forms(browser, base, "/", forms)
+                submitted += check_forms(browser, base, "/+use", [] if name == "off" else ["Actions"])
                 commands = check_commands(browser, base, work)
                 harmless = check_attacks(browser, base, password, attacked) if attacked else 0
                 harmless += check_attached(browser, base, attacked) if attacked else 0

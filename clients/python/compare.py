@@ -13,19 +13,16 @@ import fnmatch
 import html.parser
 import http.server
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 
 import environments
+from devpi_server import Devpi
 from known import KNOWN
 from requests_of_devpi import SCRIPT, make_files
-from server import STOP_SECONDS_MAX, Larder, Site, client, free_port
+from server import Larder, client
 
 PAGE = environments.ROOT / "docs" / "devpi-differences.md"
 # What is compared of the headers; the rest is the server's own affair (Date, Server, Connection, ..).
@@ -33,39 +30,6 @@ HEADERS = ("location", "www-authenticate", "vary", "cache-control", "etag", "acc
 # Of these only whether they are there.
 PRESENT = ("x-devpi-api-version", "x-devpi-server-version", "x-devpi-uuid", "x-devpi-master-uuid",
            "x-devpi-primary-uuid", "x-devpi-serial", "last-modified", "content-length", "content-disposition")  # fmt: skip
-
-
-class Devpi(Site):
-    """A devpi-server with its defaults, but for the mirror that it would have; passwords are hashed cheaply."""
-
-    def __init__(self, work):
-        super().__init__(free_port())
-        self.work, self.programs = work, environments.environment("devpi-server") / "bin"
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("DEVPI")}
-        self.environment |= {"HOME": str(work), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def __enter__(self):
-        data = ("--serverdir", str(self.work / "devpi-data"))
-        subprocess.run([self.programs / "devpi-init", "--no-root-pypi", *data], env=self.environment, check=True, capture_output=True)
-        cheap = ("--argon2-memory-cost", "8", "--argon2-parallelism", "1", "--argon2-time-cost", "1")
-        command = [self.programs / "devpi-server", *data, *cheap, "--port", str(self.port), "--host", "127.0.0.1"]
-        with open(self.work / "devpi.log", "wb") as log:
-            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + 90
-        while True:
-            assert self.process.poll() is None and time.monotonic() < deadline, f"devpi-server did not start; see {self.work}/devpi.log"
-            try:
-                self.ask("GET", "/+api")
-                return self
-            except OSError:
-                time.sleep(0.2)
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
 
 class Elsewhere(http.server.ThreadingHTTPServer):

@@ -8,16 +8,19 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use account::UserName;
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use futures_util::future::BoxFuture;
-use import::clients::{self, ClientSetup, ConfigPlaces, Credentials, Tool};
+use import::clients::{self, ClientSetup, ConfigPlaces, Credentials, Logins, TokenWish, Tool};
 use import::{
     ArticlesExport, ArticlesImport, DevpiImport, OsvImport, Report, SiteExport, SiteReport,
     WheelsImport, export_articles, import_articles, import_devpi, import_osv, import_wheels,
 };
+use jiff::Timestamp;
 use pypi::StageName;
 use serde::Serialize;
+use state::accounts::Expiry;
 use state::setup;
 
 use super::kept_tokens::KeptTokens;
@@ -136,9 +139,15 @@ pub(super) struct Use {
     /// Take the password from the first line of standard input
     #[arg(long, requires = "user")]
     password_stdin: bool,
-    /// Take a token from the first line of standard input
+    /// Take a token from the first line of standard input; it is written as it is
     #[arg(long, conflicts_with_all = ["user", "password_stdin"])]
     token_stdin: bool,
+    /// When the tokens end that the server makes with the password: a duration such as 90d, or a date such as 2027-01-01
+    #[arg(long, value_name = "WHEN", default_value = "90d", requires = "user")]
+    expires: Expiry,
+    /// Get no token that may upload, and take what could upload out of the files
+    #[arg(long, requires = "user")]
+    read_only: bool,
     /// Write all files into this directory instead of your home
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -154,7 +163,10 @@ pub(super) struct Use {
 }
 
 /// The end of the help of `larder use`.
-pub(super) const USE_HELP: &str = "All other packages still come from the public index, unless --only says that this one replaces it. Each project says \
+pub(super) const USE_HELP: &str = "With --user and the password, the server makes two tokens for this index alone, which end: one that only reads, for what \
+    installs, and one that may upload. The files get these, and not the password; the next time, tokens that are still good stay. A \
+    server that makes no tokens gets the password, and the command says so.\n\n\
+    All other packages still come from the public index, unless --only says that this one replaces it. Each project says \
     which of its packages come from this index: the command prints the lines to copy.";
 
 #[derive(Args)]
@@ -284,6 +296,11 @@ impl Use {
             places,
             project: self.project.as_deref().map(project).transpose()?,
             is_only: self.only,
+            authority: environment
+                .get("SSL_CERT_FILE")
+                .map(std::path::absolute)
+                .transpose()
+                .map_err(Exit::failure)?,
         };
         let user = if self.token_stdin { Some(TOKEN_USER) } else { self.user.as_deref() };
         let kept = match self.url.parse() {
@@ -298,6 +315,16 @@ impl Use {
         Ok(runtime()?.block_on(self.make(&wish, credentials.as_ref(), out))?)
     }
 
+    /// The tokens that the server is to make.
+    fn tokens(&self) -> anyhow::Result<TokenWish> {
+        let now = Timestamp::now();
+        let expires_at = self.expires.at(now)?.filter(|expires_at| *expires_at > now);
+        let expires_at =
+            expires_at.context("--expires: a time that is still to come was expected")?;
+        let [is_read_only, is_dry_run] = [self.read_only, self.dry_run];
+        Ok(TokenWish { now, expires_at, is_read_only, is_dry_run })
+    }
+
     async fn make(
         &self,
         wish: &ClientSetup,
@@ -305,8 +332,19 @@ impl Use {
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let endpoints = clients::ask(&self.url, credentials).await?;
-        let changes = clients::changes(&endpoints, credentials, wish)?;
         let mut text = String::new();
+        let logins = match credentials.filter(|_| self.user.is_some()) {
+            Some(user) => {
+                let tokens = clients::get_tokens(&endpoints, user, wish, self.tokens()?).await?;
+                if let Some(warning) = tokens.warning {
+                    note(&format!("warning: {warning}"));
+                }
+                text.extend(tokens.lines.into_iter().map(|line| line + "\n"));
+                tokens.logins
+            }
+            None => Logins::alike(credentials.cloned()),
+        };
+        let changes = clients::changes(&endpoints, &logins, wish)?;
         if wish.is_only {
             note(&format!(
                 "warning: the public index is replaced: packages that {} does not have are not found any more, unless \

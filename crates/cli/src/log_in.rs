@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use config::Environment;
+use import::clients;
 use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode, Url};
 use serde_json::Value;
@@ -68,9 +69,17 @@ fn place(base: &Url, parts: &[&str]) -> Url {
     url
 }
 
+fn no_answer(url: &Url, error: reqwest::Error) -> Exit {
+    let hint = clients::about_authority(&error).map(str::to_owned);
+    Exit::failure(format!(
+        "no answer from {url}: {}",
+        hint.unwrap_or_else(|| net::reason_of(error))
+    ))
+}
+
 /// The status and the JSON of an answer to this form.
 async fn post(client: &Client, url: &Url, form: String) -> Result<(StatusCode, Value), Exit> {
-    let told = |error| Exit::failure(format!("no answer from {url}: {}", net::reason_of(error)));
+    let told = |error| no_answer(url, error);
     let request = client.post(url.clone()).body(form);
     let request = request.header("Content-Type", "application/x-www-form-urlencoded");
     let mut response = request.send().await.map_err(told)?;
@@ -188,8 +197,7 @@ async fn revoke(kept: &KeptToken) -> Result<(), Exit> {
     let server: Url = kept.server.parse().map_err(Exit::failure)?;
     let request = client()?.delete(place(&server, &["+tokens", id]));
     let request = request.basic_auth(TOKEN_USER, Some(&kept.token));
-    let failed =
-        |error| Exit::failure(format!("no answer from {server}: {}", net::reason_of(error)));
+    let failed = |error| no_answer(&server, error);
     let status = request.send().await.map_err(failed)?.status();
     if status.is_success() || status == StatusCode::UNAUTHORIZED {
         return Ok(());

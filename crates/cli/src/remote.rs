@@ -33,7 +33,7 @@ pub(super) const HELP: &str = "\
     Without --server, the command works on the data directory, as larder user does: no password is needed, the flags of \
     `larder serve` say where it is (--data-dir, --config), and a running server sees the change at once.\n\n\
     With --server, it asks that server. Credentials are, in this order: --token-stdin, --user with --password-stdin, --token, \
-    the variable LARDER_TOKEN, the token of `larder login`, and what `larder use URL --twine` wrote for this server into ~/.pypirc.";
+    the variable LARDER_TOKEN, the token of `larder login`, and what `larder use URL --twine` wrote for this server into ~/.pypirc, which may upload to its index.";
 
 /// A server that a command is to ask.
 pub(super) struct Address {
@@ -381,6 +381,9 @@ pub(super) fn action(entry: &Value) -> String {
 fn unreachable(base: &Url, error: &reqwest::Error) -> Failure {
     // The innermost cause is what a person can act on, such as "connection refused".
     let cause = net::causes(error).last().unwrap_or(error);
+    if let Some(hint) = clients::about_authority(error) {
+        return Failure::new(format!("{base} cannot be reached: {hint}"));
+    }
     let text = match error.is_timeout() {
         true => format!("{base} does not answer in time"),
         false => format!("{base} cannot be reached: {cause}"),

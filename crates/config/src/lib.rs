@@ -462,7 +462,7 @@ section! {
         accent: Option<Accent> = "accent", Kind::Colour, default "";
         /// Links in the footer of every page, each as LABEL URL.
         links: Vec<SiteLink> = "links", Kind::Links, default "";
-        /// The name of an article that browsers get at `/`; what is there otherwise is at `/+use`.
+        /// The name of an article that browsers get at `/`, in the place of the list of what is here.
         home: Option<Line> = "home", Kind::Line, default "";
     }
 }

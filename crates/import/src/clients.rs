@@ -1,11 +1,12 @@
 //! Configures clients for an index: pip, uv, twine and poetry, in the files that they read.
 //!
-//! URL -> `+api` -> [`Endpoints`] -> [`changes`], which can be shown -> [`Change::write`], which makes a backup
+//! URL -> `+api` -> [`Endpoints`] -> [`get_tokens`] -> [`changes`], which can be shown -> [`Change::write`], which makes a backup
 //! beside the file. Everything else in these files stays. A file with a password in it is readable by its owner only.
 
 mod edits;
 mod file_change;
 mod ini;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,12 +15,22 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use config::Environment;
+use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use serde_json::Value;
 
 pub use self::edits::credentials_in_pypirc;
-use self::edits::{overruled, pip, poetry_project, table, twine, uv, uv_project};
+use self::edits::{
+    overruled, pip, poetry_project, pypi_token, table, twine, uv, uv_project, with_pypi_token,
+};
 pub use self::file_change::{Change, Undo};
+pub use self::tokens::{Logins, TokenWish, Tokens, get_tokens};
+
+/// What to do about a server whose certificate is signed by an authority of its own.
+const AUTHORITY: &str = "its certificate is signed by an authority that this machine does not know. If that is your own, \
+    `SSL_CERT_FILE=FILE` in the environment names its certificate for larder and uv, PIP_CERT for pip, TWINE_CERT for twine, \
+    and `poetry config certificates.NAME.cert FILE` for poetry; with SSL_CERT_FILE, `larder use` writes it into the files of \
+    pip, twine and poetry";
 
 /// How long the index may take to answer with its endpoints.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -92,6 +103,32 @@ pub struct Endpoints {
     pub simple: Url,
     /// The URL that uploads are sent to; `None` for a mirror.
     pub submit: Option<Url>,
+    /// The URL of the index itself, with a slash at its end.
+    pub index: Url,
+    /// Who asked, if credentials were sent.
+    pub user: String,
+    /// Their groups.
+    pub groups: Vec<String>,
+}
+
+impl Endpoints {
+    /// The name of the index at the server: `user/index`.
+    fn stage(&self) -> String {
+        let path = self.index.path().trim_matches('/');
+        let start = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+        percent_decode_str(&path[start..]).decode_utf8_lossy().into_owned()
+    }
+}
+
+/// What to do about a failed request, if it failed because this machine does not know who signed the server's certificate.
+pub fn about_authority(error: &reqwest::Error) -> Option<&'static str> {
+    net::is_of_unknown_authority(error).then_some(AUTHORITY)
+}
+
+/// A server that gives no answer, with what to do.
+fn unreachable(url: &Url, error: reqwest::Error) -> anyhow::Error {
+    let hint = about_authority(&error).unwrap_or("does the server run, and is this its address?");
+    anyhow::Error::new(error).context(format!("{url} cannot be reached: {hint}"))
 }
 
 /// Asks the index at `url` for its endpoints.
@@ -107,9 +144,7 @@ pub async fn ask(url: &str, credentials: Option<&Credentials>) -> anyhow::Result
     if let Some(credentials) = credentials {
         request = request.basic_auth(&credentials.user, Some(&credentials.secret));
     }
-    let response = request.send().await.with_context(|| {
-        format!("{api} cannot be reached: does the server run, and is this its address?")
-    })?;
+    let response = request.send().await.map_err(|error| unreachable(&api, error))?;
     let status = response.status();
     let body =
         response.bytes().await.with_context(|| format!("{api} sent an incomplete answer"))?;
@@ -167,7 +202,16 @@ fn endpoints(index: &Url, result: &Value) -> anyhow::Result<Endpoints> {
         _ => '-',
     };
     let name: String = last.join("-").chars().map(plain).collect();
-    Ok(Endpoints { name, simple, submit: place("pypisubmit").transpose()? })
+    let [_, user, groups] = [0, 1, 2].map(|at| &result["authstatus"][at]);
+    let groups = groups.as_array().into_iter().flatten();
+    Ok(Endpoints {
+        name,
+        simple,
+        submit: place("pypisubmit").transpose()?,
+        index: index.clone(),
+        user: user.as_str().unwrap_or_default().to_owned(),
+        groups: groups.filter_map(|group| group.as_str().map(str::to_owned)).collect(),
+    })
 }
 
 /// The places of clients' files.
@@ -231,6 +275,16 @@ pub struct ClientSetup {
     pub project: Option<PathBuf>,
     /// Whether the index replaces the public one, or is used beside it.
     pub is_only: bool,
+    /// The file with the certificate of the authority that signed the server's, where that is not one of the machine's.
+    pub authority: Option<PathBuf>,
+}
+
+impl ClientSetup {
+    /// The file with the authority's certificate as clients name it, if the index is reached over TLS.
+    fn authority(&self, endpoints: &Endpoints) -> Option<String> {
+        let authority = self.authority.as_ref().filter(|_| endpoints.simple.scheme() == "https")?;
+        Some(authority.display().to_string())
+    }
 }
 
 /// The changes for these clients, one for each file that has to change.
@@ -239,15 +293,16 @@ pub struct ClientSetup {
 /// If a file cannot be read, or if its client could not parse it either.
 pub fn changes(
     endpoints: &Endpoints,
-    credentials: Option<&Credentials>,
-    wish: &ClientSetup,
+    logins: &Logins,
+    setup: &ClientSetup,
 ) -> anyhow::Result<Vec<Change>> {
-    let ClientSetup { tools, places, project, is_only } = wish;
+    let ClientSetup { tools, places, project, is_only, .. } = setup;
     let is_only = *is_only;
+    let authority = setup.authority(endpoints);
+    let authority = authority.as_deref();
     let mut changes = Vec::new();
     let change = |path: PathBuf, edit: &dyn Fn(&str) -> anyhow::Result<String>| {
-        let secrets =
-            credentials.map(|it| vec![it.secret.clone(), encoded(it)]).unwrap_or_default();
+        let secrets = logins.all().flat_map(|it| [it.secret.clone(), encoded(it)]).collect();
         Change::new(path, secrets, edit)
     };
     for tool in tools {
@@ -256,18 +311,20 @@ pub fn changes(
             Tool::Pip if !is_only => {}
             Tool::Pip => {
                 let path = places.file(None, "pip/pip.conf", "pip.conf");
-                let mut change = change(path, &|text| Ok(pip(text, endpoints, credentials)))?;
+                let reads = logins.reads.as_ref();
+                let edit = |text: &str| Ok(pip(text, endpoints, reads, authority));
+                let mut change = change(path, &edit)?;
                 change.note = overruled(&change.after);
                 changes.push(change);
             }
             Tool::Uv => {
                 let path = places.file(None, "uv/uv.toml", "uv.toml");
-                changes.push(change(path, &|text| uv(text, endpoints, credentials, is_only))?);
+                changes.push(change(path, &|text| uv(text, endpoints, logins, is_only))?);
             }
             Tool::Twine => {
                 let Some(submit) = &endpoints.submit else { continue };
                 let path = places.file(Some(".pypirc"), "", ".pypirc");
-                let edit = |text: &str| Ok(twine(text, &endpoints.name, submit, credentials));
+                let edit = |text: &str| Ok(twine(text, &endpoints.name, submit, logins, authority));
                 changes.push(change(path, &edit)?);
             }
             Tool::Poetry => {
@@ -279,12 +336,13 @@ pub fn changes(
                         table(text, ["repositories", name], &keys)
                     })?);
                 }
-                if let Some(Credentials { user, secret }) = credentials {
+                if logins.reads.is_some() || authority.is_some() {
                     let path = places.file(None, "pypoetry/auth.toml", "auth.toml");
-                    changes.push(change(path, &|text| {
-                        let keys = [("username", user.as_str()), ("password", secret.as_str())];
-                        table(text, ["http-basic", name], &keys)
-                    })?);
+                    let edit = |text: &str| poetry_auth(text, name, logins, authority);
+                    let mut change = change(path, &edit)?;
+                    // It is shown as it is removed.
+                    change.secrets.extend(pypi_token(change.before(), name));
+                    changes.push(change);
                 }
             }
         }
@@ -306,16 +364,48 @@ pub fn changes(
     Ok(changes)
 }
 
+/// Poetry's `auth.toml`. It has one login for a name, and beside it a token for what it publishes there, which comes first.
+fn poetry_auth(
+    text: &str,
+    name: &str,
+    logins: &Logins,
+    authority: Option<&str>,
+) -> anyhow::Result<String> {
+    let mut text = text.to_owned();
+    if let Some(Credentials { user, secret }) = &logins.reads {
+        let keys = [("username", user.as_str()), ("password", secret.as_str())];
+        text = table(&text, ["http-basic", name], &keys)?;
+    }
+    match &logins.uploads {
+        Some(uploads) if logins.reads.as_ref() != Some(uploads) => {
+            text = with_pypi_token(&text, name, Some(&uploads.secret))?;
+        }
+        Some(_) => text = with_pypi_token(&text, name, None)?,
+        None if logins.is_read_only => text = with_pypi_token(&text, name, None)?,
+        None => {}
+    }
+    if let Some(authority) = authority {
+        text = table(&text, ["certificates", name], &[("cert", authority)])?;
+    }
+    Ok(text)
+}
+
 /// What else a person has to do for a client: lines to read, and to copy.
 pub fn advice(tool: Tool, endpoints: &Endpoints, wish: &ClientSetup) -> Vec<String> {
     let name = &endpoints.name;
+    let authority = wish.authority(endpoints);
     let Endpoints { simple, submit, .. } = endpoints;
     let is_beside = !wish.is_only;
+    let certificate =
+        authority.as_ref().map(|file| format!(" --cert '{file}'")).unwrap_or_default();
     let mut lines = Vec::new();
+    if let Some(file) = authority.filter(|_| tool == Tool::Uv) {
+        lines.push(format!("it has no setting for the authority: export SSL_CERT_FILE='{file}'"));
+    }
     match tool {
         Tool::Pip if is_beside => lines.extend([
             "nothing was written: pip takes the highest version of all its indexes, also a stranger's of your name.".to_owned(),
-            format!("take your own packages in a step of their own: pip install --index-url {simple} --no-deps NAME==VERSION"),
+            format!("take your own packages in a step of their own: pip install{certificate} --index-url {simple} --no-deps NAME==VERSION"),
             "an index that has all you need can be the only one: add --only".to_owned(),
         ]),
         Tool::Uv if is_beside => {

@@ -8,6 +8,7 @@
 //! It applies to URLs of users, and to redirects of `aur.source`. Hosts that the operator names in the configuration (database,
 //! blobs, that source) are always admitted.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Once};
 
@@ -158,6 +159,28 @@ pub fn causes<'error>(
     error: &'error (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'error (dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| cause.source())
+}
+
+/// Whether a request failed because this machine does not know the authority that signed the server's certificate.
+pub fn is_of_unknown_authority(error: &reqwest::Error) -> bool {
+    use rustls::CertificateError::{BadSignature, UnknownIssuer};
+    causes(error).any(|cause| match within(cause).downcast_ref() {
+        // The signature is bad if another authority with the same name is known.
+        Some(rustls::Error::InvalidCertificate(said)) => {
+            matches!(said, UnknownIssuer | BadSignature)
+        }
+        _ => false,
+    })
+}
+
+/// The error in I/O errors within each other, which give its cause as theirs.
+fn within<'error>(
+    error: &'error (dyn std::error::Error + 'static),
+) -> &'error (dyn std::error::Error + 'static) {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(inner) => within(inner),
+        None => error,
+    }
 }
 
 /// What a client says of a failed request, with the causes and without the URL, which may have secrets.

@@ -38,7 +38,9 @@ use std::time::Duration;
 pub use self::address::{ListenAddress, Network, NotAMode, NotAnAddress, SocketMode};
 pub use self::client::{ClientAddress, ClientKey, TrustedProxies};
 pub use self::disk_file::FileRange;
-pub use self::egress::{Egress, NotPublic, build_client, causes, reason_of};
+pub use self::egress::{
+    Egress, NotPublic, build_client, causes, is_of_unknown_authority, reason_of,
+};
 pub use self::front::{Answered, Door, MadeForOne};
 pub use self::listener::{Access, Listener, bind, sockets_from_systemd};
 pub use self::open_files::{OpenFiles, raise_open_files_limit};

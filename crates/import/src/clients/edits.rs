@@ -5,7 +5,7 @@ use reqwest::Url;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use super::ini::Ini;
-use super::{Credentials, Endpoints};
+use super::{Credentials, Endpoints, Logins};
 
 /// The URL with the credentials included.
 pub(super) fn with_credentials(url: &Url, credentials: Option<&Credentials>) -> String {
@@ -24,10 +24,18 @@ fn is_loopback(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-pub(super) fn pip(text: &str, endpoints: &Endpoints, credentials: Option<&Credentials>) -> String {
+pub(super) fn pip(
+    text: &str,
+    endpoints: &Endpoints,
+    credentials: Option<&Credentials>,
+    authority: Option<&str>,
+) -> String {
     let mut file = Ini::read(text);
     let simple = &endpoints.simple;
     file.set("global", "index-url", &[&with_credentials(simple, credentials)]);
+    if let Some(authority) = authority {
+        file.set("global", "cert", &[authority]);
+    }
     // pip refuses a host without TLS unless the file trusts that host.
     if let Some(host) = simple.host_str()
         && simple.scheme() == "http"
@@ -65,7 +73,8 @@ pub(super) fn twine(
     text: &str,
     name: &str,
     submit: &Url,
-    credentials: Option<&Credentials>,
+    logins: &Logins,
+    authority: Option<&str>,
 ) -> String {
     let mut file = Ini::read(text);
     // By default, twine knows these servers.
@@ -77,9 +86,19 @@ pub(super) fn twine(
         file.set("distutils", "index-servers", &servers);
     }
     file.set(name, "repository", &[submit.as_str()]);
-    if let Some(Credentials { user, secret }) = credentials {
-        file.set(name, "username", &[user]);
-        file.set(name, "password", &[secret]);
+    match &logins.uploads {
+        Some(Credentials { user, secret }) => {
+            file.set(name, "username", &[user]);
+            file.set(name, "password", &[secret]);
+        }
+        None if logins.is_read_only => {
+            file.remove(name, "username");
+            file.remove(name, "password");
+        }
+        None => {}
+    }
+    if let Some(authority) = authority {
+        file.set(name, "ca_cert", &[authority]);
     }
     file.text()
 }
@@ -108,7 +127,7 @@ fn document(text: &str) -> anyhow::Result<DocumentMut> {
 pub(super) fn uv(
     text: &str,
     endpoints: &Endpoints,
-    credentials: Option<&Credentials>,
+    logins: &Logins,
     is_only: bool,
 ) -> anyhow::Result<String> {
     let mut document = document(text)?;
@@ -131,7 +150,7 @@ pub(super) fn uv(
         }
     }
     let table = named(indexes, &endpoints.name);
-    set_uv_index(table, endpoints, credentials, is_only);
+    set_uv_index(table, endpoints, logins, is_only);
     Ok(document.to_string())
 }
 
@@ -148,16 +167,12 @@ fn named<'tables>(tables: &'tables mut ArrayOfTables, name: &str) -> &'tables mu
     tables.get_mut(at).expect("it was found, or put there")
 }
 
-fn set_uv_index(
-    table: &mut Table,
-    endpoints: &Endpoints,
-    credentials: Option<&Credentials>,
-    is_only: bool,
-) {
-    table.insert("url", value(with_credentials(&endpoints.simple, credentials)));
+fn set_uv_index(table: &mut Table, endpoints: &Endpoints, logins: &Logins, is_only: bool) {
+    table.insert("url", value(with_credentials(&endpoints.simple, logins.reads.as_ref())));
     match &endpoints.submit {
         Some(submit) => {
-            table.insert("publish-url", value(with_credentials(submit, credentials)));
+            let submit = with_credentials(submit, logins.uploads.as_ref());
+            table.insert("publish-url", value(submit));
         }
         None => drop(table.remove("publish-url")),
     }
@@ -174,7 +189,7 @@ pub(super) fn uv_project(
 ) -> anyhow::Result<String> {
     let mut document = document(text)?;
     let indexes = tables_of_tool(&mut document, "uv", "index")?;
-    set_uv_index(named(indexes, &endpoints.name), endpoints, None, is_only);
+    set_uv_index(named(indexes, &endpoints.name), endpoints, &Logins::default(), is_only);
     Ok(document.to_string())
 }
 
@@ -226,6 +241,38 @@ pub(super) fn table(text: &str, path: [&str; 2], keys: &[(&str, &str)]) -> anyho
     let inner = inner.as_table_like_mut().ok_or_else(unfit)?;
     for (key, text) in keys {
         inner.insert(key, value(*text));
+    }
+    Ok(document.to_string())
+}
+
+/// The token in poetry's `auth.toml` for what it publishes to the repository of this name.
+pub(super) fn pypi_token(text: &str, name: &str) -> Option<String> {
+    let document = text.parse::<DocumentMut>().ok()?;
+    document.get("pypi-token")?.get(name)?.as_str().map(str::to_owned)
+}
+
+/// The text with this token there, or without one.
+pub(super) fn with_pypi_token(
+    text: &str,
+    name: &str,
+    token: Option<&str>,
+) -> anyhow::Result<String> {
+    let mut document = document(text)?;
+    let unfit = || anyhow!("its `pypi-token` is not a table; the file was left unchanged");
+    match token {
+        Some(token) => {
+            let tokens = document.entry("pypi-token").or_insert(Item::Table(Table::new()));
+            tokens.as_table_like_mut().ok_or_else(unfit)?.insert(name, value(token));
+        }
+        None => {
+            if let Some(tokens) = document.get_mut("pypi-token") {
+                let tokens = tokens.as_table_like_mut().ok_or_else(unfit)?;
+                tokens.remove(name);
+                if tokens.is_empty() {
+                    document.remove("pypi-token");
+                }
+            }
+        }
     }
     Ok(document.to_string())
 }

@@ -24,7 +24,7 @@ pub struct Change {
     before: Option<String>,
     pub(super) after: String,
     /// Texts that must not be shown.
-    secrets: Vec<String>,
+    pub(super) secrets: Vec<String>,
     /// A remark about something else in the file.
     pub(super) note: Option<String>,
 }
@@ -83,6 +83,11 @@ impl Change {
         &self.path
     }
 
+    /// The present text; an empty one if the file does not exist.
+    pub(super) fn before(&self) -> &str {
+        self.before.as_deref().unwrap_or_default()
+    }
+
     /// A remark about something else in the file, which stays.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
@@ -102,7 +107,7 @@ impl Change {
 
     /// The removed and added lines, without passwords.
     pub fn shown(&self) -> String {
-        let before: Vec<&str> = self.before.as_deref().unwrap_or_default().lines().collect();
+        let before: Vec<&str> = self.before().lines().collect();
         let after: Vec<&str> = self.after.lines().collect();
         let mut text = format!("{}:\n", shown(&self.path));
         for (sign, line) in difference(&before, &after) {

@@ -99,6 +99,13 @@ impl Ini {
         self.lines.splice(place..place, written(indent));
     }
 
+    /// Removes a key with its value.
+    pub(super) fn remove(&mut self, section: &str, key: &str) {
+        if let Some((from, to)) = self.entry(section, key) {
+            self.lines.drain(from..to);
+        }
+    }
+
     /// The kind of each line. A line that is indented more than the key above continues its value, whatever it
     /// contains, even after blank lines and comments. Keys and section heads may be indented too.
     fn parsed(&self) -> Vec<Line<'_>> {
@@ -225,6 +232,14 @@ mod tests {
             "[global]\nindex_url = a\n--Index-URL = b\n",
             "[global]\nindex_url = a\nindex-url = new\n",
         );
+    }
+
+    #[test]
+    fn a_key_is_removed_with_its_value() {
+        let mut ini = Ini::read("[a]\nx = 1\n  2\n# keep\ny = 3\n[b]\nx = 4\n");
+        ini.remove("a", "X");
+        ini.remove("b", "y");
+        assert_eq!(ini.text(), "[a]\n# keep\ny = 3\n[b]\nx = 4\n");
     }
 
     #[test]

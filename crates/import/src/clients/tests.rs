@@ -8,6 +8,9 @@ fn endpoints() -> Endpoints {
         name: "alice-dev".to_owned(),
         simple: url("http://index.example:8080/alice/dev/+simple/"),
         submit: Some(url("http://index.example:8080/alice/dev/")),
+        index: url("http://index.example:8080/alice/dev/"),
+        user: "bob".to_owned(),
+        groups: Vec::new(),
     }
 }
 
@@ -23,13 +26,13 @@ fn check(found: String, expected: &str) {
 #[test]
 fn pip_is_told_of_the_index_and_of_a_host_without_tls() {
     check(
-        pip("[global]\ntimeout = 5\n", &endpoints(), None),
+        pip("[global]\ntimeout = 5\n", &endpoints(), None, None),
         "[global]\ntimeout = 5\nindex-url = http://index.example:8080/alice/dev/+simple/\n\
          trusted-host = index.example:8080\n",
     );
     let known = "[global]\nindex-url = x\ntrusted-host = other\n";
     check(
-        pip(known, &endpoints(), Some(&bob())),
+        pip(known, &endpoints(), Some(&bob()), None),
         "[global]\nindex-url = http://bob:p%40ss%2Fword@index.example:8080/alice/dev/+simple/\n\
          trusted-host =\n    other\n    index.example:8080\n",
     );
@@ -39,7 +42,7 @@ fn pip_is_told_of_the_index_and_of_a_host_without_tls() {
 fn settings_that_override_pips_global_section_are_reported() {
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(overruled(&pip(text, &endpoints(), None)).as_deref(), expected);
+        assert_eq!(overruled(&pip(text, &endpoints(), None, None)).as_deref(), expected);
     }
     check("[global]\nindex-url = x\n[install]\ntimeout = 5\n", None);
     check(
@@ -56,11 +59,11 @@ fn uv_has_one_default() {
     let expected = "offline = false\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\n\n[[index]]\n\
          name = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
          publish-url = \"http://index.example:8080/alice/dev/\"\ndefault = true\n";
-    let once = uv(text, &endpoints(), None, true).expect("TOML");
+    let once = uv(text, &endpoints(), &Logins::default(), true).expect("TOML");
     check(once.clone(), expected);
-    check(uv(&once, &endpoints(), None, true).expect("TOML"), expected);
-    assert!(uv("index = 5", &endpoints(), None, false).is_err());
-    assert!(uv("= 5", &endpoints(), None, false).is_err());
+    check(uv(&once, &endpoints(), &Logins::default(), true).expect("TOML"), expected);
+    assert!(uv("index = 5", &endpoints(), &Logins::default(), false).is_err());
+    assert!(uv("= 5", &endpoints(), &Logins::default(), false).is_err());
 }
 
 #[test]
@@ -69,15 +72,18 @@ fn beside_the_public_index_uv_asks_it_only_for_what_a_project_names() {
         "index-url = \"x\"\n\n[[index]]\nname = \"other\"\nurl = \"http://x/\"\ndefault = true\n";
     let ours = "name = \"alice-dev\"\nurl = \"http://index.example:8080/alice/dev/+simple/\"\n\
          publish-url = \"http://index.example:8080/alice/dev/\"\nexplicit = true\n";
-    let once = uv(text, &endpoints(), None, false).expect("TOML");
+    let once = uv(text, &endpoints(), &Logins::default(), false).expect("TOML");
     check(once.clone(), &format!("{text}\n[[index]]\n{ours}"));
     check(
-        uv(&once, &endpoints(), None, false).expect("TOML"),
+        uv(&once, &endpoints(), &Logins::default(), false).expect("TOML"),
         &format!("{text}\n[[index]]\n{ours}"),
     );
     // The index that was the only one before no longer is.
-    let only = uv("", &endpoints(), None, true).expect("TOML");
-    check(uv(&only, &endpoints(), None, false).expect("TOML"), &format!("[[index]]\n{ours}"));
+    let only = uv("", &endpoints(), &Logins::default(), true).expect("TOML");
+    check(
+        uv(&only, &endpoints(), &Logins::default(), false).expect("TOML"),
+        &format!("[[index]]\n{ours}"),
+    );
 }
 
 #[test]
@@ -127,7 +133,8 @@ fn twine_keeps_its_other_servers() {
             "[distutils]\nindex-servers = other\n\n[other]\nusername = x\n",
             "alice-dev",
             &submit,
-            Some(&bob()),
+            &Logins::alike(Some(bob())),
+            None,
         ),
         "[distutils]\nindex-servers =\n    other\n    alice-dev\n\n[other]\nusername = x\n\n[alice-dev]\n\
          repository = http://index.example:8080/alice/dev/\nusername = bob\npassword = p@ss/word\n",
@@ -137,11 +144,12 @@ fn twine_keeps_its_other_servers() {
 #[test]
 fn twine_keeps_the_servers_that_it_knows_by_itself() {
     let submit = endpoints().submit.expect("a place");
+    let none = Logins::default();
     let servers = "index-servers =\n    pypi\n    testpypi\n    alice-dev\n";
     let ours = "[alice-dev]\nrepository = http://index.example:8080/alice/dev/\n";
-    check(twine("", "alice-dev", &submit, None), &format!("[distutils]\n{servers}\n{ours}"));
+    check(twine("", "alice-dev", &submit, &none, None), &format!("[distutils]\n{servers}\n{ours}"));
     check(
-        twine("[pypi]\nusername = x\n", "alice-dev", &submit, None),
+        twine("[pypi]\nusername = x\n", "alice-dev", &submit, &none, None),
         &format!("[pypi]\nusername = x\n\n[distutils]\n{servers}\n{ours}"),
     );
 }
@@ -158,6 +166,82 @@ fn poetry_gets_a_table_of_its_own() {
             .expect("TOML"),
         "[repositories]\nother.url = \"y\"\n\n[repositories.alice-dev]\nurl = \"http://x/\"\n",
     );
+}
+
+/// A login that only reads, and another one that uploads.
+fn two_logins() -> Logins {
+    let token = |text: &str| Credentials::new("__token__", text).expect("credentials");
+    Logins { reads: Some(token("r")), uploads: Some(token("u")), is_read_only: false }
+}
+
+#[test]
+fn what_uploads_has_a_token_of_its_own() {
+    let (endpoints, logins) = (endpoints(), two_logins());
+    check(
+        uv("", &endpoints, &logins, false).expect("TOML"),
+        "[[index]]\nname = \"alice-dev\"\nurl = \"http://__token__:r@index.example:8080/alice/dev/+simple/\"\n\
+         publish-url = \"http://__token__:u@index.example:8080/alice/dev/\"\nexplicit = true\n",
+    );
+    let basic = "[http-basic.alice-dev]\nusername = \"__token__\"\npassword = \"r\"\n";
+    let both = format!("{basic}\n[pypi-token]\nalice-dev = \"u\"\n");
+    let auth = |text: &str, logins: &Logins| poetry_auth(text, "alice-dev", logins, None);
+    check(auth("", &logins).expect("TOML"), &both);
+    check(auth(&both, &logins).expect("TOML"), &both);
+    assert_eq!(pypi_token(&both, "alice-dev").as_deref(), Some("u"));
+    // Nothing that uploads stays with one login that only reads, nor beside one for both.
+    let reads = Logins { uploads: None, is_read_only: true, ..logins.clone() };
+    check(auth(&both, &reads).expect("TOML"), basic);
+    let other = format!("{both}pypi = \"x\"\n");
+    let alike = Logins::alike(logins.reads.clone());
+    check(auth(&other, &alike).expect("TOML"), &format!("{basic}\n[pypi-token]\npypi = \"x\"\n"));
+    let submit = endpoints.submit.expect("a place");
+    let pypirc = "[distutils]\nindex-servers = alice-dev\n\n[alice-dev]\nrepository = http://index.example:8080/alice/dev/\n";
+    let with_login = format!("{pypirc}username = x\npassword = y\n");
+    check(twine(&with_login, "alice-dev", &submit, &reads, None), pypirc);
+    let nothing = Logins { is_read_only: false, ..reads };
+    check(twine(&with_login, "alice-dev", &submit, &nothing, None), &with_login);
+}
+
+#[test]
+fn clients_are_told_of_an_authority_of_ones_own() {
+    let file = Some("/ca.pem");
+    let secure = |url: &str| -> Url { url.parse().expect("a URL") };
+    let mut endpoints = endpoints();
+    endpoints.simple = secure("https://index.example/alice/dev/+simple/");
+    check(
+        pip("", &endpoints, None, file),
+        "[global]\nindex-url = https://index.example/alice/dev/+simple/\ncert = /ca.pem\n",
+    );
+    let submit = secure("https://index.example/alice/dev/");
+    let pypirc = twine("", "alice-dev", &submit, &Logins::default(), file);
+    assert!(pypirc.ends_with("alice/dev/\nca_cert = /ca.pem\n"), "{pypirc}");
+    check(
+        poetry_auth("", "alice-dev", &Logins::default(), file).expect("TOML"),
+        "[certificates.alice-dev]\ncert = \"/ca.pem\"\n",
+    );
+    let setup = ClientSetup {
+        tools: Tool::ALL.into(),
+        places: ConfigPlaces::Directory("/x".into()),
+        project: None,
+        is_only: false,
+        authority: Some("/ca.pem".into()),
+    };
+    let advice = |tool| advice(tool, &endpoints, &setup).join("\n");
+    assert!(advice(Tool::Uv).contains("export SSL_CERT_FILE='/ca.pem'"));
+    assert!(advice(Tool::Pip).contains("pip install --cert '/ca.pem' --index-url https"));
+    // Without TLS, nobody is asked for a certificate.
+    let plain = Endpoints { simple: secure("http://h/alice/dev/+simple/"), ..endpoints };
+    assert_eq!(setup.authority(&plain), None);
+}
+
+#[test]
+fn the_name_of_an_index_is_the_end_of_its_url() {
+    for (url, name) in
+        [("http://h/alice/dev/", "alice/dev"), ("http://h/below/it/alice/d%C3%A9v/", "alice/dév")]
+    {
+        let index = url.parse().expect("a URL");
+        assert_eq!(Endpoints { index, ..endpoints() }.stage(), name);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::request::Parts;
 use crate::front::router::{EVERY_METHOD, options, route, without_slash};
-use crate::front::{cors, page, serial};
+use crate::front::{cors, serial};
 use crate::protocols::{actions, articles, aur, python};
 use crate::routes::{Endpoint, Place, Route, Surface, Tree};
 
@@ -112,10 +112,9 @@ impl Asked {
 /// The place of a path below `/article/`: where the name of an article ends is not for the table to say.
 fn place_of_article(head: &Parts) -> Result<&'static Place, HttpError> {
     let path = head.uri.path();
-    // For people, a slash at the end makes a folder, which may have any name.
+    // A slash at the end makes a folder, which may have any name.
     let is_reading = matches!(head.method, Method::GET | Method::HEAD);
-    let is_folder = path.ends_with('/') && is_reading && page::wants_page(&head.headers);
-    let target = match is_folder {
+    let target = match is_reading && path.ends_with('/') {
         true => Target::Latest,
         false => articles::parse_path(path)?.target,
     };

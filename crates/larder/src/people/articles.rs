@@ -38,7 +38,7 @@ use crate::protocols::articles::reader::{
     PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, keep_private, revision,
 };
 use crate::protocols::articles::write;
-use crate::protocols::articles::{self, parse_path, redirect};
+use crate::protocols::articles::{self, folder, parse_path, redirect};
 use crate::published::finished_pages::MadeOf;
 use outline::{Breadcrumbs, LineKind, Outline, in_tree};
 
@@ -192,18 +192,11 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
 
 /// Redirects a browser from a folder to its page, or else to the list of what is in it. `path` is without the last slash.
 async fn read_folder(app: &Arc<App>, head: &Parts, path: &str) -> Result<Response, HttpError> {
-    // Its name is the start of that of an article.
-    let inner = parse_path(&format!("{path}/x"))?.name;
-    let folder = inner.as_str().strip_suffix("/x").unwrap_or_default();
-    let (stored, principal) = admitted(app, head, Object::Article(folder)).await?;
+    let folder = folder::parse(path)?;
+    let (stored, principal) = admitted(app, head, Object::Article(&folder)).await?;
     let shown = Reading { app, stored: &stored, head, principal: &principal };
-    let page = link::page_of_folder(&shown, folder);
-    let place = page.map(|name| format!("/article/{}", in_path(name.as_str())));
-    let is_folder = || in_tree(&shown, |view| view.is_folder(folder));
-    let place = place.or_else(|| is_folder().then(|| outline::list_of(folder)));
-    let sent_on = place.map(|place| see_other(app, head, &place));
-    let missing = || HttpError::not_found(format!("there is no article below `{folder}/`"));
-    Ok(shown.answered(sent_on.ok_or_else(missing)))
+    let place = folder::place_of(&shown, &folder);
+    Ok(shown.answered(place.map(|place| see_other(app, head, &place))))
 }
 
 /// The page of a path, if there is one. `…/{version}` has none: everybody gets its bytes.
@@ -218,6 +211,12 @@ async fn page_of(shown: &Reading<'_>, path: &ArticlePath) -> Result<Option<Respo
         Target::Latest => {
             let facts = match named_version(stored, name, head.uri.query())? {
                 Some(facts) => facts,
+                // There may be others below its name.
+                None if stored.articles.article(name).is_none() => {
+                    let place = folder::place_of(shown, name.as_str());
+                    let place = place.map_err(|_| HttpError::unknown_article(name))?;
+                    return Ok(Some(see_other(shown.app, head, &place)));
+                }
                 None => revision(stored, name, None)?,
             };
             match format(content_of(name, facts)?) {

@@ -1,7 +1,7 @@
-//! `/`: the operator's article, or else `/+use`: what is on this server, how to point a client at it, and forms with examples that
-//! find something.
+//! `/`: the operator's article, or else what is on this server, and forms with examples that find something. `/+use`: commands that
+//! point clients at it, with examples that find something, too, and what is switched off.
 //!
-//! That lists what its reader may see, what changed last first, and looks at a bounded number of things.
+//! The lists have what their reader may see, what changed last first; they look at a bounded number of things.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,6 +47,34 @@ const HELLO: &str = r#"{"example.hello_world":{}}"#;
 #[template(path = "home.html")]
 struct Home {
     site: Site,
+    /// Whether nobody is logged in.
+    is_stranger: bool,
+    aur: Aur,
+    python: Python,
+    articles: Articles,
+}
+
+impl Home {
+    /// Whether this reader may see nothing: a stranger has to log in first.
+    fn is_closed(&self) -> bool {
+        let reads_articles = matches!(&self.articles, Articles::On(it) if it.may_read);
+        let sees_indexes = matches!(&self.python, Python::On(it) if !it.indexes.is_empty());
+        let sees_packages = matches!(self.aur, Aur::On(_) | Aur::Loading);
+        self.is_stranger && !self.is_off() && !reads_articles && !sees_indexes && !sees_packages
+    }
+
+    /// Whether there is nothing for people.
+    fn is_off(&self) -> bool {
+        matches!(self.aur, Aur::Off | Aur::WithoutSource)
+            && matches!(self.python, Python::Off)
+            && matches!(self.articles, Articles::Off)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "use.html")]
+struct Use {
+    site: Site,
     version: &'static str,
     /// Whether nobody is logged in.
     is_stranger: bool,
@@ -58,15 +86,7 @@ struct Home {
     metrics: bool,
 }
 
-impl Home {
-    /// Whether this reader may see nothing: a stranger has to log in first.
-    fn is_closed(&self) -> bool {
-        let reads_articles = matches!(&self.articles, Articles::On(it) if it.may_read);
-        let sees_indexes = matches!(&self.python, Python::On(it) if !it.indexes.is_empty());
-        let sees_packages = matches!(self.aur, Aur::On(_) | Aur::Loading);
-        self.is_stranger && !reads_articles && !sees_indexes && !sees_packages
-    }
-
+impl Use {
     fn has_off(&self) -> bool {
         matches!(self.aur, Aur::Off | Aur::WithoutSource)
             || matches!(self.python, Python::Off)
@@ -106,6 +126,8 @@ struct Indexes {
     word: Option<String>,
     /// The index of the commands, in a path.
     index: String,
+    /// Whether clients have to log in there.
+    is_private: bool,
     project: String,
 }
 
@@ -150,7 +172,15 @@ pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpE
         is_there(app, &principal, article).then_some(article)
     });
     let Some(article) = article else {
-        return Ok(page_of_use(app, head, stored, &principal).await);
+        let (is_stranger, audience) = audience(&principal);
+        let page = Home {
+            site: Site::of(app, head),
+            is_stranger,
+            aur: packages(app),
+            python: Python::of(app, stored.as_deref(), &principal),
+            articles: Articles::of(app, stored.as_deref(), &principal),
+        };
+        return Ok(page::send(&page, head, audience).await);
     };
     let mut response = StatusCode::FOUND.into_response();
     let target = format!("/article/{}", in_path(article.name.as_str()));
@@ -174,38 +204,47 @@ async fn reader(app: &App, head: &Parts) -> Result<(Option<Arc<Stored>>, Princip
 /// `/+use`
 pub(crate) async fn show_use(app: &App, head: &Parts) -> Result<Response, HttpError> {
     let (stored, principal) = reader(app, head).await?;
-    Ok(page_of_use(app, head, stored, &principal).await)
-}
-
-async fn page_of_use(
-    app: &App,
-    head: &Parts,
-    stored: Option<Arc<Stored>>,
-    principal: &Principal,
-) -> Response {
-    let config = &app.config;
-    let is_stranger = matches!(principal, Principal::Anonymous);
-    let page = Home {
+    let (is_stranger, audience) = audience(&principal);
+    let page = Use {
         site: Site::of(app, head),
         version: version::VERSION,
         is_stranger,
         aur: packages(app),
-        python: match &stored {
-            _ if !config.python.enabled => Python::Off,
-            None => Python::Loading,
-            Some(stored) => Python::On(indexes(app, stored, principal)),
-        },
-        articles: match &stored {
-            _ if !config.article.enabled => Articles::Off,
-            None => Articles::Loading,
-            Some(stored) => Articles::On(readable(app, stored, principal)),
-        },
-        actions: config.actions.enabled,
+        python: Python::of(app, stored.as_deref(), &principal),
+        articles: Articles::of(app, stored.as_deref(), &principal),
+        actions: app.config.actions.enabled,
         hello: HELLO,
-        metrics: config.metrics.enabled,
+        metrics: app.config.metrics.enabled,
     };
-    let audience = if is_stranger { Audience::Everybody } else { Audience::Reader };
-    page::send(&page, head, audience).await
+    Ok(page::send(&page, head, audience).await)
+}
+
+/// Whether nobody is logged in, and whom a page is for.
+fn audience(principal: &Principal) -> (bool, Audience) {
+    match principal {
+        Principal::Anonymous => (true, Audience::Everybody),
+        _ => (false, Audience::Reader),
+    }
+}
+
+impl Python {
+    fn of(app: &App, stored: Option<&Stored>, reader: &Principal) -> Python {
+        match stored {
+            _ if !app.config.python.enabled => Python::Off,
+            None => Python::Loading,
+            Some(stored) => Python::On(indexes(app, stored, reader)),
+        }
+    }
+}
+
+impl Articles {
+    fn of(app: &App, stored: Option<&Stored>, reader: &Principal) -> Articles {
+        match stored {
+            _ if !app.config.article.enabled => Articles::Off,
+            None => Articles::Loading,
+            Some(stored) => Articles::On(readable(app, stored, reader)),
+        }
+    }
 }
 
 fn packages(app: &App) -> Aur {
@@ -248,6 +287,8 @@ fn indexes(app: &App, stored: &Stored, reader: &Principal) -> Indexes {
     Indexes {
         has_more: seen.len() > SHOWN,
         word: project.map(|(_, project)| project.to_string()),
+        is_private: example
+            .is_some_and(|stage| !stage.may_read(&Principal::Anonymous, Portion::Whole)),
         index: example.map_or("USER/INDEX".to_owned(), |stage| in_path(stage.name().as_str())),
         project: project.map_or("PROJECT".to_owned(), |(_, project)| project.to_string()),
         indexes: seen.iter().take(SHOWN).map(|stage| IndexLine::of(stage, view)).collect(),

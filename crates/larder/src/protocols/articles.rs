@@ -8,6 +8,7 @@ pub(crate) mod attachments;
 pub(crate) mod call;
 pub(crate) mod comparison_turns;
 pub(crate) mod diff;
+pub(crate) mod folder;
 pub(crate) mod read;
 pub(crate) mod reader;
 pub(crate) mod redirect;

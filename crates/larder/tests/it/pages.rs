@@ -1,4 +1,4 @@
-//! The pages for people: `/` describes each surface, nothing private is shown, and `/docs` has every path of the OpenAPI
+//! The pages for people: `/` shows each surface, `/+use` how to use it, nothing private is shown, and `/docs` has every path of the OpenAPI
 //! documents.
 
 use config::Config;
@@ -78,10 +78,10 @@ fn each_surface_is_there_or_said_to_be_off() {
     let without = (0..5).map(|at| std::array::from_fn(|other| other != at));
     for on in alone.chain(without).chain([all, [false; 5]]) {
         let server = with_surfaces(on);
-        let page = server.get("/").html();
+        let page = server.get("/+use").html();
         let [aur, python, article, actions, metrics] = on;
         for (is_on, heading, action, off) in [
-            (aur, "<h2 id=\"aur\">", Some("/rpc"), "aur.enabled = false"),
+            (aur, "<h2 id=\"aur\">", None, "aur.enabled = false"),
             (python, "<h2 id=\"python\">", None, "python.enabled = false"),
             (article, "<h2 id=\"articles\">", None, "article.enabled = false"),
             (actions, "<h2 id=\"actions\">", Some("/"), "actions.enabled = false"),
@@ -94,12 +94,26 @@ fn each_surface_is_there_or_said_to_be_off() {
             }
         }
         assert_eq!(page.contains("Not on this server"), on != all, "{on:?}");
+        // What people look for is at `/`, without a command.
+        let home = server.get("/").html();
+        for (is_on, heading) in [(aur, "aur"), (python, "python"), (article, "articles")] {
+            assert_eq!(
+                home.contains(&format!("<h2 id=\"{heading}\">")),
+                is_on,
+                "{on:?}: {heading}"
+            );
+        }
+        assert_eq!(form_to(&home, "/rpc").is_some(), aur, "{on:?}");
+        home.says("href=\"/+use\">Use this server</a>: how to point clients at it.");
+        home.lacks(["<pre>", "<code>curl", "pip install", "enabled = false"]);
+        let is_nothing = !aur && !python && !article;
+        assert_eq!(home.contains("are switched off here"), is_nothing, "{on:?}");
         // Nothing is found on a server that has nothing, so nothing is to be searched there.
         for action in ["/+search", "/articles"] {
-            assert_eq!(form_to(&page, action), None, "{on:?}");
+            assert_eq!(form_to(&home, action), None, "{on:?}");
         }
         // Every link answers, whatever is off.
-        for target in ["/", "/docs", "/docs/aur"] {
+        for target in ["/", "/+use", "/docs", "/docs/aur"] {
             let page = server.get(target).html();
             for link in page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
                 let link = link.split('#').next().unwrap_or_default();
@@ -113,7 +127,7 @@ fn each_surface_is_there_or_said_to_be_off() {
 #[test]
 fn without_a_source_it_says_so() {
     let server = TestServer::without_source(|_| ()).ready();
-    for target in ["/", "/docs"] {
+    for target in ["/+use", "/docs"] {
         let page = server.get(target).html();
         page.says(["no source of packages is named", "--aur-source FILE|URL"]);
         page.lacks("aur.enabled = false");
@@ -131,7 +145,7 @@ fn the_forms_find_what_is_there() {
         assert_eq!(name, Some(word));
     }
     // Its commands name an existing package.
-    let page = small().get("/").text();
+    let page = small().get("/+use").text();
     let path = page.split("/rpc/v5/info/").nth(1).and_then(|rest| rest.split('\'').next());
     let info = small().get(&format!("/rpc/v5/info/{}", path.expect("a command")));
     assert_eq!(info.json()["resultcount"], 1);
@@ -161,14 +175,18 @@ fn it_shows_what_its_reader_may_see_and_nothing_else() {
     ];
     server.add_user("bob", "horse");
     for (headers, seen, unseen) in views {
+        let headers = [&headers[..], &[ACCEPT]].concat();
         for target in ["/", "/+search"] {
-            let headers = [&headers[..], &[ACCEPT]].concat();
             let page = client.get_with(target, &headers).html();
             page.says(["href=\"/ann/open\"", "&#60;b&#62;for all"]);
             page.says(&seen[..]);
             page.lacks("<b>for all");
             page.lacks(&unseen[..]);
         }
+        // Each index has commands of its own.
+        let page = client.get_with("/+use", &headers).html();
+        page.says("href=\"/ann/open#use\"");
+        page.lacks(&unseen[..]);
     }
     // Articles that readers start with come first, then what changed last; folders have lists of their own.
     let page = server.get("/").html();
@@ -200,6 +218,11 @@ fn strangers_are_told_to_log_in_where_nothing_is_open() {
     page.lacks(["inner", "inside", "href=\"/articles\""]);
     assert_snapshot!("closed_search", shown(&search));
     search.lacks("inside");
+    let used = closed.page("/+use");
+    used.says(["No index is open to everybody.", "Reading takes an account here."]);
+    used.lacks(["inner", "inside"]);
+    let page = closed.client.root().get("/+use").html();
+    page.says(["Not everybody may read <b>ann/inside</b>", "/+account?index=ann/inside#new-token"]);
     let page = closed.client.root().get("/").html();
     page.says(["/article/inner\"", "href=\"/ann/inside\""]);
     page.lacks("Nothing here is open");
@@ -224,7 +247,7 @@ fn lists_are_short() {
 #[test]
 fn commands_begin_with_the_url_that_is_known_outside() {
     let check = |server: &TestServer, headers: &[(&str, &str)], url: &str, link: &str| {
-        for target in ["/", "/docs"] {
+        for target in ["/+use", "/docs"] {
             let page = server.client.get_with(target, headers).html();
             page.says([format!("{url}/rpc"), format!("href=\"{link}\"")]);
         }
@@ -421,7 +444,7 @@ fn a_site_is_the_operators() {
     client.root().typed("text/markdown").post("/article/welcome/0", b"# Hello").expect(201);
     let answer = client.get("/");
     assert_eq!((answer.status, answer.header("location")), (302, "/below/article/welcome"));
-    client.get("/+use").html().says("What &#60;we&#62; install");
+    client.get("/+use").html().says("<title>Use this server · Ducks");
     // One that was renamed is found; one that was deleted, or is a draft, is not there.
     client.root().post("/article/welcome/1?rename=start/here", ()).expect(201);
     let led = client.get("/").expect(302);

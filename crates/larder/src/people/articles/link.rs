@@ -1,16 +1,14 @@
 //! Resolves the links in an article: to its own files, and to other articles by their names, relative to the article.
 
-use article::tree::FOLDER_PAGES;
 use article::{ArticleName, ArticlePath, AttachmentName, Target as Page};
 use markup::Target;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::may_read;
-use super::outline::list_of;
 use crate::front::display::in_path;
-use crate::protocols::articles::attachment_changes;
 use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::{attachment_changes, folder};
 use crate::published::article_texts::below_article;
 
 /// The target of a relative link in the article `name`.
@@ -71,25 +69,14 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
     if rest.is_empty() {
         return Some(Target::Page(format!("{prefix}/articles")));
     }
-    let Some(folder) = rest.strip_suffix('/') else {
+    let Some(inner) = rest.strip_suffix('/') else {
         return found_article(shown, &rest, place, here);
     };
     // A folder: its page, if there is one, else the list of what is in it.
-    Some(Target::Page(match page_of_folder(shown, folder) {
+    Some(Target::Page(match folder::page_of(shown, inner) {
         Some(name) => format!("{prefix}/article/{}{query}{fragment}", in_path(name.as_str())),
-        None => format!("{prefix}{}", list_of(folder)),
+        None => format!("{prefix}{}", folder::list_of(inner)),
     }))
-}
-
-/// The page of a folder: the article of this name, or that of the first name for such a page in it. It may have been renamed.
-pub(super) fn page_of_folder(shown: &Reading<'_>, folder: &str) -> Option<ArticleName> {
-    let articles = &shown.stored.articles;
-    let inner = FOLDER_PAGES.iter().map(|page| format!("{folder}/{page}"));
-    std::iter::once(folder.to_owned()).chain(inner).find_map(|name| {
-        let name = ArticleName::parse(&name).ok()?;
-        let article = articles.article(&name).filter(|_| may_read(shown, name.as_str()))?;
-        (!article.is_deleted() || article.redirect().is_some()).then_some(name)
-    })
 }
 
 /// The article, or its page, that `rest` of a path names.

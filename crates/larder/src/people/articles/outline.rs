@@ -10,6 +10,7 @@ use article::{Article, ArticleName};
 
 use super::{may_read, may_read_below};
 use crate::front::display::in_path;
+use crate::protocols::articles::folder::list_of;
 use crate::protocols::articles::reader::Reading;
 
 /// Lines of the folder that the article is in, of the articles in it, and of each folder above.
@@ -38,15 +39,6 @@ pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(VisibleTree<'_>) 
     let below = |start: &str| may_read_below(shown, start);
     let sight = Visibility { article: &article, below: &below, places: &places };
     ask(shown.stored.articles.tree(sight))
-}
-
-/// The path of the list of what is in a folder.
-pub(super) fn list_of(folder: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    match folder {
-        "" => "/articles".to_owned(),
-        _ => format!("/articles?{}", query.append_pair("prefix", &format!("{folder}/")).finish()),
-    }
 }
 
 fn path_of(article: &Article) -> String {

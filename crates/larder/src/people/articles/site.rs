@@ -14,7 +14,7 @@ use record::Digest;
 use reply::Encoding;
 
 use super::list::{folder_page, query_of, tag_page};
-use super::outline::{folders, in_tree, last_part, list_of};
+use super::outline::{folders, in_tree, last_part};
 use super::{article_page, format};
 use crate::front::assets::SCRIPT;
 use crate::front::display::in_path;
@@ -22,6 +22,7 @@ use crate::front::page::Site;
 use crate::front::site_files::SiteFiles;
 use crate::people::about::ICON;
 use crate::protocols::articles::attachment_changes;
+use crate::protocols::articles::folder::list_of;
 use crate::protocols::articles::reader::Reading;
 use crate::published::article_texts::prefix;
 

@@ -27,7 +27,7 @@ use super::reader::{
     may_read, revision, unreadable,
 };
 use super::search::{HITS, OFFSET_MAX, rendered, search};
-use super::{diff, redirect};
+use super::{diff, folder, redirect};
 use crate::app::App;
 use crate::front::conditional::{
     RangeAnswer, check_expected, content_range, is_unmodified, last_modified, unsatisfiable, wanted,
@@ -125,6 +125,9 @@ fn found<'stored>(
 
 /// GET and HEAD of a path below `/article/`, for programs.
 pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
+    if let Some(path) = head.uri.path().strip_suffix('/') {
+        return folder::read(app, head, path).await;
+    }
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
     let (stored, principal) = admitted(app, head, object).await?;
@@ -140,7 +143,7 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
 pub(crate) async fn in_bytes(reading: &Reading<'_>, path: &ArticlePath) -> Response {
     let &Reading { app, stored, head, .. } = reading;
     let answer = match path.target {
-        Target::Latest | Target::Version(_) => body(app, stored, head, path).await,
+        Target::Latest | Target::Version(_) => body(reading, path).await,
         Target::History => history(reading, &path.name).await,
         Target::Diff => diff::diff(app, stored, head, &path.name).await,
     };
@@ -152,12 +155,8 @@ pub(crate) fn is_raw(head: &Parts) -> bool {
     matches!(head.uri.query(), Some("raw" | "raw="))
 }
 
-async fn body(
-    app: &App,
-    stored: &Stored,
-    head: &Parts,
-    path: &ArticlePath,
-) -> Result<Response, HttpError> {
+async fn body(reading: &Reading<'_>, path: &ArticlePath) -> Result<Response, HttpError> {
+    let &Reading { app, stored, head, .. } = reading;
     if !is_raw(head) {
         parameters::<0>(head.uri.query(), [])?;
     }
@@ -165,6 +164,9 @@ async fn body(
         Target::Version(revision) => (Some(revision), false),
         _ => (None, true),
     };
+    if is_latest && stored.articles.article(&path.name).is_none() {
+        return Err(folder::missing(reading, &path.name));
+    }
     let facts = revision(stored, &path.name, asked)?;
     let content_facts = content_of(&path.name, facts)?;
     let shown = RevisionResponse {

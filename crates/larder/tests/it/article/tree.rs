@@ -1,6 +1,7 @@
 //! Folders of articles for people: the tree beside a page, previous and next, breadcrumbs, and URLs of folders.
 
 use insta::assert_snapshot;
+use serde_json::json;
 
 use super::words::limited;
 use super::{closed_wiki, store, wiki};
@@ -150,11 +151,76 @@ fn urls_of_folders_lead_to_their_page_or_list() {
         ask().get(&format!("/article/{folder}/")).expect(404);
     }
     ask().get("/article/guide//").expect(400);
-    // What programs get is unchanged.
-    server.get("/article/guide/").expect(400);
     assert_snapshot!("folder", shown(&server.page("/articles?prefix=guide/")));
     let all = server.page("/articles?prefix=guide/&limit=100");
     all.says("href=\"/article/guide/2024/x\"");
+}
+
+/// A program gets to the page or to the list as JSON, and is told of both where it asks for a folder as for an article.
+#[test]
+fn programs_find_what_is_in_a_folder() {
+    let server = wiki();
+    for name in ["guide/README", "guide/a b/x", "gone/z", "data/numbers.csv"] {
+        let name = name.replace(' ', "%20");
+        store(&server, &format!("{name}/0"), b"# A title\n");
+    }
+    server.root().delete("/article/gone/z/1").expect(200);
+    let ask = || server.anybody().json();
+    let check = |folder: &str, place: &str| {
+        let response = ask().get(&format!("/article/{folder}/")).expect(303);
+        response.has("location", place);
+        response.text().says("is a folder: ");
+    };
+    check("guide", "/article/guide/README");
+    check("guide/a%20b", "/articles?prefix=guide%2Fa+b%2F");
+    check("data", "/articles?prefix=data%2F");
+    let listed = ask().get("/articles?prefix=guide%2Fa+b%2F").json();
+    assert_eq!(listed["articles"][0]["name"], "guide/a b/x", "{listed}");
+
+    let error = |folder: &str| ask().get(&format!("/article/{folder}")).expect(404).json();
+    let found = error("guide/a%20b");
+    assert_eq!(found["code"], "is_folder", "{found}");
+    assert_eq!(found["folder"], "guide/a b/");
+    assert_eq!(found["page"], json!(null));
+    assert_eq!(found["list"], "/articles?prefix=guide%2Fa+b%2F");
+    let detail = found["detail"].as_str().expect("a text");
+    detail.says("`guide/a b` is a folder: `/articles?prefix=guide%2Fa+b%2F` lists what is in it");
+    detail.says("a POST to `/article/guide/a b/0` creates it");
+    let found = error("guide");
+    assert_eq!(found["page"], "/article/guide/README", "{found}");
+    assert_eq!(found["list"], "/articles?prefix=guide%2F");
+    // A person gets there by themselves.
+    let person = server.anybody().browser().get("/article/guide").expect(303);
+    person.has("location", "/article/guide/README");
+    let person = server.anybody().browser().get("/article/data").expect(303);
+    person.has("location", "/articles?prefix=data%2F");
+    // Nothing is there, or no longer.
+    for name in ["none", "gone", "guid"] {
+        let found = error(name);
+        assert!(found["code"].is_null() && found["list"].is_null(), "{found}");
+        ask().get(&format!("/article/{name}/")).expect(404);
+        server.anybody().browser().get(&format!("/article/{name}")).expect(404);
+    }
+    ask().get("/article/guide//").expect(400);
+    server.root().typed("text/plain").post("/article/guide//0", b"x").expect(400);
+}
+
+#[test]
+fn who_may_not_read_a_folder_is_not_told_of_it() {
+    let server = closed_wiki();
+    for name in ["docs/a", "secret/c"] {
+        store(&server, &format!("{name}/0"), b"# A title\n");
+    }
+    for target in ["/article/secret", "/article/secret/", "/article/none", "/article/none/"] {
+        server.anybody().json().get(target).expect(401);
+    }
+    let token = limited(&server, &["article:read"]);
+    let ask = || server.anybody().json().with("Authorization", &token);
+    for target in ["/article/secret", "/article/secret/", "/article/none", "/article/none/"] {
+        ask().get(target).expect(403);
+    }
+    ask().get("/article/docs/").expect(303).has("location", "/articles?prefix=docs%2F");
+    assert_eq!(ask().get("/article/docs").expect(404).json()["list"], "/articles?prefix=docs%2F");
 }
 
 /// A front matter names a text that has no heading of its own.

@@ -10,7 +10,7 @@ use crate::shown::redacted;
 /// A server with the index `alice/dev`, and the home of somebody who is to use it.
 struct Home {
     directory: TempDir,
-    _server: TestServer,
+    server: TestServer,
     /// Of the index.
     url: String,
 }
@@ -19,6 +19,7 @@ struct Home {
 const ALICE: [&str; 3] = ["--user", "alice", "--password-stdin"];
 const PASSWORD: &str = "alice-secret\n";
 const PIP: &str = ".config/pip/pip.conf";
+const FILES: [&str; 4] = [PIP, ".config/uv/uv.toml", ".pypirc", ".config/pypoetry/auth.toml"];
 const OWN: &str = "# mine\n[global]\ntimeout = 9\n";
 
 impl Home {
@@ -29,7 +30,7 @@ impl Home {
         server.add_user("alice", PASSWORD.trim_end());
         server.root().put("/alice/dev", json!({})).expect(200);
         let url = format!("http://{}/alice/dev", server.client.address);
-        let home = Home { directory, _server: server, url };
+        let home = Home { directory, server, url };
         fs::create_dir_all(home.path(".config/pip")).expect("a directory");
         fs::write(home.path(PIP), OWN).expect("a file");
         fs::set_permissions(home.path(PIP), fs::Permissions::from_mode(0o644)).expect("a mode");
@@ -76,26 +77,55 @@ fn a_password_that_the_server_refuses_is_not_written() {
     assert_eq!(home.read(PIP), OWN);
 }
 
+impl Home {
+    /// The tokens in the files, each once, in order.
+    fn tokens(&self) -> Vec<String> {
+        let rule = regex::Regex::new("larder_[0-9a-f]{12}_[0-9a-f]{64}").expect("a rule");
+        let mut found: Vec<String> = Vec::new();
+        for name in FILES {
+            let text = self.read(name);
+            for token in rule.find_iter(&text).map(|it| it.as_str()) {
+                if !found.iter().any(|it| it == token) {
+                    found.push(token.to_owned());
+                }
+            }
+        }
+        found
+    }
+
+    /// The tokens of the user at the server.
+    fn listed(&self) -> Vec<Value> {
+        let all = self.server.user("alice", PASSWORD.trim_end()).get("/+tokens").expect(200);
+        all.json()["tokens"].as_array().expect("a list").clone()
+    }
+}
+
 #[test]
-fn every_client_is_told_with_credentials_that_others_cannot_read() {
+fn every_client_is_told_with_tokens_that_others_cannot_read() {
     let home = Home::start();
     assert_snapshot!("told_all", home.tell_all());
+    let tokens = home.tokens();
+    let [reads, uploads] = &tokens[..] else { panic!("{tokens:?}") };
     let url = &home.url;
-    let with_user = url.replace("http://", "http://alice:alice-secret@");
+    let with = |token: &str| url.replace("http://", &format!("http://__token__:{token}@"));
     let uv = format!(
-        "[[index]]\nname = \"alice-dev\"\nurl = \"{with_user}/+simple/\"\n\
-         publish-url = \"{with_user}/\"\ndefault = true\n"
+        "[[index]]\nname = \"alice-dev\"\nurl = \"{}/+simple/\"\npublish-url = \"{}/\"\ndefault = true\n",
+        with(reads),
+        with(uploads)
     );
     let pypirc = format!(
         "[distutils]\nindex-servers =\n    pypi\n    testpypi\n    alice-dev\n\n[alice-dev]\n\
-         repository = {url}/\nusername = alice\npassword = alice-secret\n"
+         repository = {url}/\nusername = __token__\npassword = {uploads}\n"
     );
-    let auth = "[http-basic.alice-dev]\nusername = \"alice\"\npassword = \"alice-secret\"\n";
+    let auth = format!(
+        "[http-basic.alice-dev]\nusername = \"__token__\"\npassword = \"{reads}\"\n\n\
+         [pypi-token]\nalice-dev = \"{uploads}\"\n"
+    );
     for (name, text) in [
-        (PIP, format!("{OWN}index-url = {with_user}/+simple/\n")),
+        (PIP, format!("{OWN}index-url = {}/+simple/\n", with(reads))),
         (".config/uv/uv.toml", uv),
         (".pypirc", pypirc),
-        (".config/pypoetry/auth.toml", auth.to_owned()),
+        (".config/pypoetry/auth.toml", auth),
     ] {
         assert_eq!(home.read(name), text, "{name}");
         let mode = fs::metadata(home.path(name)).expect(name).permissions().mode();
@@ -104,6 +134,150 @@ fn every_client_is_told_with_credentials_that_others_cannot_read() {
     let repository = format!("[repositories.alice-dev]\nurl = \"{url}/\"\n");
     assert_eq!(home.read(".config/pypoetry/config.toml"), repository);
     assert_eq!(home.read(".config/pip/pip.conf.bak"), OWN);
+    // Each is for this index alone, and ends.
+    let mut scopes = Vec::new();
+    for token in home.listed() {
+        scopes.push(token["scopes"].to_string());
+        assert_eq!(token["indexes"], json!(["alice/dev"]), "{token}");
+        assert!(token["expires_at"].is_string(), "{token}");
+        assert!(token["comment"].as_str().expect("a text").starts_with("larder use"), "{token}");
+    }
+    scopes.sort();
+    assert_eq!(scopes, ["[\"python:read\"]", "[\"python:upload\"]"]);
+}
+
+#[test]
+fn a_token_that_is_no_longer_good_is_made_anew() {
+    let home = Home::start();
+    home.tell_all();
+    let before = home.tokens();
+    let id = before[0].split('_').nth(1).expect("an id");
+    let alice = || home.server.user("alice", PASSWORD.trim_end());
+    alice().delete(&format!("/+tokens/{id}")).expect(204);
+    let said = home.tell_all();
+    said.says(["made the token", "is still good: it reads and uploads to alice/dev"]);
+    let after = home.tokens();
+    assert!(after[0] != before[0] && after[1] == before[1], "{before:?} {after:?}");
+    // One that lives much longer or shorter than it should is another one.
+    let year = [&["--all", "--only", "--expires", "1y"][..], &ALICE].concat();
+    assert_eq!(home.tell(&year, PASSWORD, 0).matches("made the token").count(), 2);
+    assert_eq!(home.tell(&year, PASSWORD, 0).matches("is still good").count(), 2);
+    assert_eq!(home.tell_all().matches("made the token").count(), 2);
+    for (when, code) in [("never", 1), ("2020-01-01", 1), ("soon", 2)] {
+        let words = [&["--uv", "--expires", when][..], &ALICE].concat();
+        home.tell(&words, PASSWORD, code).says(["--expires"]);
+    }
+}
+
+#[test]
+fn a_dry_run_makes_no_token() {
+    let home = Home::start();
+    let words = [&["--all", "--only", "--dry-run"][..], &ALICE].concat();
+    let said = home.tell(&words, PASSWORD, 0);
+    said.says([
+        "a token would be made: it only reads alice/dev, until TIME",
+        "a token would be made: it reads and uploads to alice/dev, until TIME",
+        "index-url = http://__token__:********@",
+        "nothing was written",
+    ]);
+    assert!(home.listed().is_empty() && home.tokens().is_empty());
+    // A file that cannot be changed is found before a token is made.
+    fs::create_dir_all(home.path(".config/uv")).expect("a directory");
+    fs::write(home.path(".config/uv/uv.toml"), "index = 5").expect("a file");
+    let said = home.tell(&[&["--all"][..], &ALICE].concat(), PASSWORD, 1);
+    said.says("is not a list of [[index]] tables");
+    assert!(home.listed().is_empty());
+}
+
+#[test]
+fn what_uploads_is_taken_out_for_whoever_only_reads() {
+    let home = Home::start();
+    home.tell_all();
+    let tokens = home.tokens();
+    let words = [&["--all", "--only", "--read-only"][..], &ALICE].concat();
+    let said = home.tell(&words, PASSWORD, 0);
+    said.says([
+        "is still good: it only reads",
+        "- password = ********",
+        "- alice-dev = \"********\"",
+    ]);
+    said.lacks("larder_");
+    assert_eq!(home.tokens(), tokens[..1]);
+    assert!(!home.read(".pypirc").contains("password"));
+    // A password that an older version wrote is replaced, too.
+    home.server.add_user("bob", "horse");
+    let words = ["--all", "--only", "--user", "bob", "--password-stdin"];
+    let said = home.tell(&words, "horse\n", 0);
+    said.says(["it only reads alice/dev", "`bob` may not upload to alice/dev: no token does"]);
+    assert_eq!(home.tokens().len(), 1);
+}
+
+/// A server that is none of ours has no tokens.
+#[test]
+fn a_server_that_makes_no_tokens_gets_the_password() {
+    let home = Home::start();
+    let other = testbed::Upstream::start();
+    let at = |path: &str| other.url(path);
+    let api = json!({
+        "type": "apiconfig",
+        "result": {
+            "authstatus": ["ok", "alice", []],
+            "pypisubmit": at("/alice/dev/"),
+            "simpleindex": at("/alice/dev/+simple/"),
+        },
+    });
+    other.offer("/alice/dev/+api", testbed::Offer::file(api.to_string()));
+    let elsewhere = Home { url: at("/alice/dev"), ..home };
+    let words = [&["--uv", "--twine"][..], &ALICE].concat();
+    let said = elsewhere.tell(&words, PASSWORD, 0);
+    said.says("warning: the files get the password itself, as the server makes no token with it: ");
+    said.lacks("alice-secret");
+    elsewhere.read(".pypirc").says("username = alice\npassword = alice-secret\n");
+    elsewhere.read(".config/uv/uv.toml").says("alice:alice-secret@");
+    // A busy server makes them later.
+    other.offer("/+tokens", testbed::Offer { status: 503, ..testbed::Offer::file("{}") });
+    elsewhere.tell(&words, PASSWORD, 1).says("answers 503. Nothing was written; try again later");
+}
+
+/// The certificate of a server is of an authority that no machine knows.
+#[test]
+fn an_authority_of_ones_own_is_named_in_what_fails_and_in_what_is_written() {
+    let directory = Arc::new(tempfile::tempdir().expect("a directory"));
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a key");
+    let file = |name: &str, text: String| {
+        fs::write(directory.path().join(name), text).expect("a file");
+    };
+    file("cert.pem", pair.cert.pem());
+    file("key.pem", pair.signing_key.serialize_pem());
+    crate::process::init(directory.path());
+    let tls = ["--tls-certificate", "cert.pem", "--tls-key", "key.pem"];
+    let process = crate::process::Process::start_unready(directory.clone(), "data", &tls);
+    let url = format!("https://localhost:{}", process.client.address.port());
+    let run = |words: &[&str], input: &str, ca: Option<&str>| {
+        let mut command = crate::process::larder(directory.path());
+        if let Some(ca) = ca {
+            command.env("SSL_CERT_FILE", ca);
+        }
+        Done::of(command.args(words), input)
+    };
+    let index = format!("{url}/root/dev");
+    let root = ["--user", "root", "--password-stdin"];
+    let use_it = [&["use", &index, "--all", "--only"][..], &root].concat();
+    let password = crate::server::ROOT_PASSWORD;
+    let unknown =
+        ["signed by an authority that this machine does not know", "`SSL_CERT_FILE=FILE`"];
+    run(&use_it, password, None).check(1, unknown).check(1, ["PIP_CERT", "TWINE_CERT"]);
+    run(&["index", "list", "--server", &url], "", None).check(1, unknown);
+    run(&["login", &url], "", None).check(1, unknown);
+    let add = [&["index", "add", "root/dev", "--server", &url][..], &root].concat();
+    crate::wait_until("readiness", || run(&add, password, Some("cert.pem")).code == Some(0));
+    let ca = directory.path().join("cert.pem").display().to_string();
+    let done = run(&use_it, password, Some("cert.pem"));
+    done.check(0, &format!("uv: it has no setting for the authority: export SSL_CERT_FILE='{ca}'"));
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).expect(name);
+    read(PIP).says(&format!("\ncert = {ca}\n"));
+    read(".pypirc").says(&format!("\nca_cert = {ca}\n"));
+    read(".config/pypoetry/auth.toml").says(&format!("[certificates.root-dev]\ncert = \"{ca}\"\n"));
 }
 
 #[test]
