@@ -8,7 +8,6 @@ use article::tree::FOLDER_PAGES;
 use article::{ArticleName, ListQuery};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
-use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, json};
 use state::stored::Stored;
@@ -18,6 +17,7 @@ use super::reader::{Reading, admitted, may_read};
 use crate::app::App;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
+use crate::front::request::Parts;
 
 /// Articles that are looked at to see whether a folder has any that are not deleted.
 const LOOKED_AT_MAX: usize = 100;

@@ -128,10 +128,10 @@ impl Filter {
 mod tests {
     use record::Serial;
 
-    use super::super::{Draft, Followed};
+    use super::super::{Draft, FeedSurface};
     use super::*;
 
-    fn entry(surface: Followed, item: &'static str, name: &str, subject: Subject) -> Entry {
+    fn entry(surface: FeedSurface, item: &'static str, name: &str, subject: Subject) -> Entry {
         let draft = Draft::new(Serial(1), ChangeKind::Added, item, name, subject);
         Entry::encode(surface, &draft, "1")
     }
@@ -142,15 +142,17 @@ mod tests {
         let stage = |name: &str| name.parse::<StageName>().expect("a name");
         let project = |name: &str| ProjectName::parse(name).expect("a name");
         let of = |index: &str, named: &str| Subject::Stage(stage(index), Some(project(named)));
-        let python =
-            |index: &str, named: &str| entry(Followed::Python, "release", "1.0", of(index, named));
-        let index =
-            |name: &str| entry(Followed::Python, "index", name, Subject::Stage(stage(name), None));
+        let python = |index: &str, named: &str| {
+            entry(FeedSurface::Python, "release", "1.0", of(index, named))
+        };
+        let index = |name: &str| {
+            entry(FeedSurface::Python, "index", name, Subject::Stage(stage(name), None))
+        };
         let article = |name: &str| {
             let subject = Subject::Article(article::ArticleName::parse(name).expect("a name"));
-            entry(Followed::Articles, "article", name, subject)
+            entry(FeedSurface::Articles, "article", name, subject)
         };
-        let package = |name: &str| entry(Followed::Aur, "package", name, Subject::Open);
+        let package = |name: &str| entry(FeedSurface::Aur, "package", name, Subject::Open);
         let check = |filter: Filter, admitted: &[Entry], refused: &[Entry]| {
             let admits = |entry: &Entry| filter.admits(entry, ChangeKind::Added);
             assert!(admitted.iter().all(admits), "{filter:?} admits {admitted:?}");
