@@ -284,7 +284,7 @@ async fn call_handler(
     let (anonymous, body) = match app.primary_of_part() {
         None => (None, body),
         Some(_) => match Box::pin(Anonymous::admit(app, endpoint, &head, body)).await {
-            Admitted::Here(anonymous, body) => (anonymous.map(Box::new), body),
+            Admitted::Here(anonymous, body) => (anonymous, body),
             Admitted::Answered(response) => return (endpoint, response),
         },
     };

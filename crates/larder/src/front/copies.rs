@@ -117,7 +117,7 @@ pub(crate) struct Anonymous<'app> {
 /// What becomes of a request to a server that may have a copy of a part.
 pub(crate) enum Admitted<'app> {
     /// It is answered here, perhaps for [`Anonymous`].
-    Here(Option<Anonymous<'app>>, Body),
+    Here(Option<Box<Anonymous<'app>>>, Body),
     /// It was answered: by the primary, or with the way to it.
     Answered(Response),
 }
@@ -137,7 +137,7 @@ impl<'app> Anonymous<'app> {
         if !may_answer(app, following, head) {
             return Admitted::Answered(by_primary(app, following, head, body).await);
         }
-        Admitted::Here(Some(Anonymous { app, following, head: head.clone() }), body)
+        Admitted::Here(Some(Box::new(Anonymous { app, following, head: head.clone() })), body)
     }
 
     /// The answer, if it is one; otherwise the primary's, which knows more.

@@ -64,6 +64,35 @@ pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
     }
 }
 
+/// The answer to an upload without success: older clients show nothing of it but the reason phrase.
+pub(crate) async fn answer_to_upload(ask: &Ask, refused: Refused) -> Result<Response, Refused> {
+    let (status, text) = match refused {
+        Refused::Said(status, text) => (status, text),
+        Refused::Operation(Refusal::Rule(rule)) => words_of_rule(&rule),
+        Refused::Operation(Refusal::Denied(denied)) => words_of_uploader(ask, &denied).await?,
+        refused => return Err(refused),
+    };
+    let response = reply::upload_refusal(ask, status, &text);
+    Ok(if status == StatusCode::UNAUTHORIZED { challenged(response) } else { response })
+}
+
+/// What a sender is told who may not upload. One whose credentials are refused counts as anonymous, as some indexes let everybody
+/// upload; the text says why they are refused.
+async fn words_of_uploader(ask: &Ask, denied: &Denied) -> Result<(StatusCode, String), HttpError> {
+    if denied.by.is_some() {
+        return Ok((StatusCode::FORBIDDEN, text_of_denied(ask, denied)));
+    }
+    let reason = match ask.identified().await? {
+        Err(reason) => Some(reason.clone()),
+        // They held when the request came.
+        Ok(_) => ask.basis().await?.ended().map(ToString::to_string),
+    };
+    // Clients look for the word in the reason phrase.
+    let needed = || "to upload, a user and a password or a token are needed".to_owned();
+    let text = format!("Unauthorized: {}", reason.unwrap_or_else(needed));
+    Ok((StatusCode::UNAUTHORIZED, text))
+}
+
 /// Why a form of this surface is refused: a page says it.
 pub(crate) fn error_of(refused: Refused) -> HttpError {
     match refused {
@@ -78,14 +107,14 @@ pub(crate) fn error_of(refused: Refused) -> HttpError {
 }
 
 /// Asks for a user and a password.
-pub(crate) fn challenged(mut response: Response) -> Response {
+fn challenged(mut response: Response) -> Response {
     let challenge = HeaderValue::from_static("Basic realm=\"pypi\"");
     response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     response
 }
 
 /// The status and the text of a rule.
-pub(crate) fn words_of_rule(rule: &Rule) -> (StatusCode, String) {
+fn words_of_rule(rule: &Rule) -> (StatusCode, String) {
     match rule {
         Rule::NoUser(NoUser(user)) | Rule::DeleteUser(DeleteUserError::NoUser(NoUser(user))) => {
             (status(Kind::NotFound), format!("no user '{user}'"))
@@ -111,7 +140,7 @@ fn cause(ask: &Ask, denied: &Denied) -> String {
 }
 
 /// The text for a sender who lacks a right.
-pub(crate) fn text_of_denied(ask: &Ask, denied: &Denied) -> String {
+fn text_of_denied(ask: &Ask, denied: &Denied) -> String {
     let cause = cause(ask, denied);
     match (&denied.right, &denied.by) {
         (Right::Push(target), Some(name)) => {

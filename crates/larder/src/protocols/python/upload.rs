@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use operations::uploads::{self, RegisterRelease, UploadFile, UploadOutcome};
-use operations::{Basis, Denied, Operation, Refusal, carry_out_with};
+use operations::{Basis, Operation, Refusal, carry_out_with};
 use pypi::archive::{ArchiveError, ArchiveLimits, SafeZip, inspect};
 use pypi::attestation::{Attestations, can_attest};
 use pypi::{
@@ -30,7 +30,7 @@ use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
 use super::names::Names;
-use super::refusals::{challenged, text_of_denied, words_of_rule};
+use super::refusals::answer_to_upload;
 use super::refused::Refused;
 use super::reply;
 use super::rights::IndexPart;
@@ -77,36 +77,11 @@ pub(crate) async fn upload_file(ask: &Ask, stage: &str, body: Body) -> Result<Re
             Ok(response)
         }
         Err(refused) => {
-            let (status, text) = match refused {
-                Refused::Said(status, text) => (status, text),
-                Refused::Operation(Refusal::Rule(rule)) => words_of_rule(&rule),
-                Refused::Operation(Refusal::Denied(denied)) => {
-                    words_of_denied(ask, &denied).await?
-                }
-                refused => return Err(refused),
-            };
+            let response = answer_to_upload(ask, refused).await?;
             metrics.uploaded("refused");
-            let response = reply::upload_refusal(ask, status, &text);
-            Ok(if status == StatusCode::UNAUTHORIZED { challenged(response) } else { response })
+            Ok(response)
         }
     }
-}
-
-/// The answer to a sender who may not upload. A sender whose credentials are refused counts as anonymous, as some indexes let
-/// everybody upload; the answer says why they are refused.
-async fn words_of_denied(ask: &Ask, denied: &Denied) -> Result<(StatusCode, String), HttpError> {
-    if denied.by.is_some() {
-        return Ok((StatusCode::FORBIDDEN, text_of_denied(ask, denied)));
-    }
-    let reason = match ask.identified().await? {
-        Err(reason) => Some(reason.clone()),
-        // They held when the request came.
-        Ok(_) => ask.basis().await?.ended().map(ToString::to_string),
-    };
-    // Clients look for the word in the reason phrase.
-    let needed = || "to upload, a user and a password or a token are needed".to_owned();
-    let text = format!("Unauthorized: {}", reason.unwrap_or_else(needed));
-    Ok((StatusCode::UNAUTHORIZED, text))
 }
 
 /// Whether `Content-Type` says that the body is a form.
