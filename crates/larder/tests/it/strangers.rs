@@ -141,7 +141,8 @@ fn pages_for_people_are_not_framed() {
             }
         }
         let tag = server.get(target).header("etag").to_owned();
-        if !tag.is_empty() {
+        // The status says what was just now.
+        if !tag.is_empty() && target != "/status" {
             let known = server.client.get_with(target, &[("If-None-Match", &tag)]).expect(304);
             known.header("content-security-policy").says("frame-ancestors");
         }
