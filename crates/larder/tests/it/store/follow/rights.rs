@@ -69,6 +69,8 @@ fn a_follower_without_a_token_serves_on_and_comes_back_with_another() {
     let primary = Primary::start();
     fill(&primary.server);
     let second = primary.follower("second", &primary.url(), &[]);
+    // Its bytes come after its record, and a follower without a token gets none.
+    second.wait_for("/article/notes/one", "second");
     primary.server.root().delete(&format!("/+tokens/{}", &primary.token[7..19])).expect(204);
     wait_until("a line of trouble", || {
         second.get("/readyz?verbose").text().contains("answered 401")
