@@ -27,7 +27,8 @@ impl Mirrors {
             let list = self.known(mirror, Subject::List, true).await?;
             list.trouble.map_or(Ok(()), Err)
         };
-        in_time(&mirror.origin, asking).await.err().filter(|trouble| !trouble.is_offline)
+        let late = "; a large list may take longer, and is read to its end";
+        in_time(&mirror.origin, late, asking).await.err().filter(|trouble| !trouble.is_offline)
     }
 }
 
@@ -40,15 +41,16 @@ pub async fn try_upstream(settings: &MirrorSettings, egress: Egress) -> Result<(
     let origin = origin.ok_or_else(|| UpstreamError::new("`mirror_url` is no URL"))?;
     let upstream = Upstream::new(egress).map_err(|error| UpstreamError::new(error.to_string()))?;
     let has_no_list = settings.mirror_no_project_list.unwrap_or_default();
-    in_time(&origin, upstream.try_once(&origin, has_no_list)).await
+    in_time(&origin, "", upstream.try_once(&origin, has_no_list)).await
 }
 
 async fn in_time(
     origin: &Origin,
+    late: &str,
     asking: impl Future<Output = Result<(), UpstreamError>>,
 ) -> Result<(), UpstreamError> {
     tokio::time::timeout(TRIAL_TIMEOUT, asking).await.unwrap_or_else(|_| {
         let (host, seconds) = (host_of(&origin.url), TRIAL_TIMEOUT.as_secs());
-        Err(UpstreamError::new(format!("{host}: no whole answer within {seconds} seconds")))
+        Err(UpstreamError::new(format!("{host}: no whole answer within {seconds} seconds{late}")))
     })
 }
