@@ -19,7 +19,7 @@ import threading
 import urllib.parse
 
 import environments
-from devpi_server import Devpi
+from devpi_process import Devpi
 from known import KNOWN
 from requests_of_devpi import SCRIPT, make_files
 from server import Larder, client

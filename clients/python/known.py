@@ -59,6 +59,7 @@ KNOWN = (
     ("P15", "index-create-mirror-no-url", "body.message", new),
     ("P15", "users-last", "body.result.bert.indexes.mirror*", gone),
     ("P18", "upload-mirror", "body.message"),
+    ("P59", "index-create-mirror index-mirror-of-old-client", "body.message", new),
     # Names that nobody could tell apart.
     ("P33", " ".join(f"user-create-{what}" for what in UNSEEN), "status", becomes((201, 400))),
     ("P33", " ".join(f"user-{what}" for what in UNSEEN), "status", becomes((200, 404))),

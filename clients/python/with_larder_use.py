@@ -11,7 +11,7 @@ import urllib.parse
 
 import environments
 import packages
-from devpi_server import Devpi
+from devpi_process import Devpi
 from gate import Gate
 from server import PASSWORD, Desk, Larder, check, client, free_port, installed
 
