@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use state::stored::Stored;
 
 use super::parse_path;
-use super::reader::{Reading, admitted, may_read};
+use super::reader::{Reading, admitted, is_there, may_read};
 use crate::app::App;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
@@ -31,14 +31,16 @@ pub(crate) fn list_of(folder: &str) -> String {
     }
 }
 
-/// The page of a folder: the article of this name, or that of the first name for such a page in it. It may have been renamed.
+/// The page of a folder that is there for this reader: the article of this name, or that of the first name for such a page in it. It
+/// may have been renamed.
 pub(crate) fn page_of(reading: &Reading<'_>, folder: &str) -> Option<ArticleName> {
     let &Reading { app, stored, principal, .. } = reading;
     let inner = FOLDER_PAGES.iter().map(|page| format!("{folder}/{page}"));
     std::iter::once(folder.to_owned()).chain(inner).find_map(|name| {
         let name = ArticleName::parse(&name).ok()?;
-        let article = stored.articles.article(&name).filter(|_| may_read(app, principal, &name))?;
-        (!article.is_deleted() || article.redirect().is_some()).then_some(name)
+        let article = stored.articles.article(&name)?;
+        let is_renamed = article.redirect().is_some() && may_read(app, principal, &name);
+        (is_renamed || is_there(app, principal, article)).then_some(name)
     })
 }
 

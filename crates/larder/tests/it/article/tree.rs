@@ -205,6 +205,24 @@ fn programs_find_what_is_in_a_folder() {
     server.root().typed("text/plain").post("/article/guide//0", b"x").expect(400);
 }
 
+/// The URL of a folder does not tell of a draft.
+#[test]
+fn a_draft_is_no_page_of_a_folder() {
+    let server = wiki();
+    store(&server, "plans/index/0", b"---\ndraft: true\n---\n# Not yet\n");
+    let ask = || server.anybody().json();
+    ask().get("/article/plans/").expect(404);
+    assert_eq!(ask().get("/article/plans").expect(404).json()["code"], json!(null));
+    server.anybody().browser().get("/article/plans").expect(404);
+    store(&server, "plans/public/0", b"# For all\n");
+    let list = "/articles?prefix=plans%2F";
+    ask().get("/article/plans/").expect(303).has("location", list);
+    let found = ask().get("/article/plans").expect(404).json();
+    assert_eq!((&found["page"], &found["list"]), (&json!(null), &json!(list)), "{found}");
+    // Where everybody may read, nobody is asked who they are: all get the same.
+    server.root().json().get("/article/plans/").expect(303).has("location", list);
+}
+
 #[test]
 fn who_may_not_read_a_folder_is_not_told_of_it() {
     let server = closed_wiki();

@@ -212,7 +212,7 @@ fn what_uploads_is_taken_out_for_whoever_only_reads() {
     assert_eq!(home.tokens().len(), 1);
 }
 
-/// A server that is none of ours has no tokens.
+/// Another server than Larder makes no tokens.
 #[test]
 fn a_server_that_makes_no_tokens_gets_the_password() {
     let home = Home::start();
