@@ -19,7 +19,7 @@ use super::progress::Progress;
 use super::room::{self, ConnectionRoom, NoRoom};
 use super::server::{Admission, Server};
 use super::socket::{Layer, Stream};
-use super::wire::{Parking, Version, Wire};
+use super::wire::{Parking, SharedWire, Version, Wire};
 use super::{Limits, Peer, streams};
 
 /// How long a request waits for memory, unread in the system's buffer, before it is refused; and how often it retries. If a
@@ -201,7 +201,8 @@ pub(super) async fn run(
             break (ConnectionEnd::NoRoom, Some(layer));
         }
         let end = if wire.is_http2() {
-            let io = TokioIo::new(wire);
+            let wire = SharedWire::new(wire);
+            let io = TokioIo::new(wire.clone());
             let mut connection = Box::pin(server.http2.serve_connection(io, front));
             let mut is_closing = false;
             let result = poll_fn(|cx| {
@@ -211,7 +212,9 @@ pub(super) async fn run(
                     connection.as_mut().graceful_shutdown();
                 }
                 streams::begin_turn();
-                connection.as_mut().poll(cx)
+                let polled = connection.as_mut().poll(cx);
+                wire.poll_send(cx);
+                polled
             })
             .await;
             // While the connection is there: how the wire is dropped depends on it.

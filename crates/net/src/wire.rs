@@ -4,12 +4,15 @@
 //! what hyper keeps of the bytes, mends a request's target, and ends the stream if a request line is too long or there is no
 //! room. hyper's own refusals have no text, so they are held back. When hyper drops the wire, it can be kept for a last answer,
 //! such as a refusal with a text.
+//!
+//! Over HTTP/2, the library flushes after each answer, although it has ten of them in one turn of the connection. There the wire
+//! gathers what is written, and [`SharedWire::poll_send`] sends it at the end of the turn, or as soon as it fills a TLS record.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -29,6 +32,9 @@ const LARGE_BODY_BYTES: u64 = 256 << 10;
 /// Unread bytes of all bodies of an HTTP/2 connection: a client may send this much before a handler reads any.
 pub(super) const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
 
+/// Bytes that an HTTP/2 connection gathers before it sends them: those of the largest TLS record.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
 /// Refusals for lack of memory that an HTTP/2 client may leave unread; with more, its connection ends.
 const REFUSALS_UNREAD_MAX: u32 = 8;
 
@@ -37,6 +43,8 @@ const FIELD_GROWTH: usize = 100;
 
 /// Memory of all fields of one header block at most, since their count and sizes are bounded.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
+
+const LAYER: &str = "the layer is there until the wire is dropped";
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +82,14 @@ pub(super) struct Wire {
     frames: Option<Box<Frames>>,
     /// Bytes and pieces of data that hyper has let go of without a handler.
     lost_data: (u64, u64),
+    /// What was written over HTTP/2 and is not sent yet.
+    gathered: Vec<u8>,
+    /// Nothing has been written since the library asked for a flush: it has nothing left.
+    is_all_gathered: bool,
+    /// The memory of `gathered`, while the client does not take it.
+    gathered_room: Option<HeldMemory>,
+    /// Why `gathered` could not be sent; the next read ends with it.
+    send_error: Option<io::Error>,
     is_flush_blocked: bool,
     /// [`Progress::body_bytes_sent`] when everything was written that hyper had.
     body_bytes_flushed: u64,
@@ -102,13 +118,17 @@ impl Wire {
             large_reads: None,
             frames: None,
             lost_data: (0, 0),
+            gathered: Vec::new(),
+            is_all_gathered: false,
+            gathered_room: None,
+            send_error: None,
             is_flush_blocked: false,
             body_bytes_flushed: 0,
         }
     }
 
     fn layer(&mut self) -> Pin<&mut Layer> {
-        Pin::new(self.layer.as_mut().expect("the layer is there until the wire is dropped"))
+        Pin::new(self.layer.as_mut().expect(LAYER))
     }
 
     /// Waits for the first bytes of a request, while hyper keeps nothing; then which HTTP it is, unless the client is gone.
@@ -250,6 +270,50 @@ impl Wire {
         self.progress.write_piece(|piece| piece.poll_write(stream, cx, slices))
     }
 
+    /// Takes as much of what hyper writes over HTTP/2 as there is room for.
+    fn poll_gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.gathered.len() == GATHERED_BYTES_MAX {
+            ready!(self.poll_send_gathered(cx))?;
+        }
+        self.gathered.reserve_exact(GATHERED_BYTES_MAX - self.gathered.len());
+        self.is_all_gathered = false;
+        let before = self.gathered.len();
+        for slice in slices {
+            let bytes = slice.len().min(GATHERED_BYTES_MAX - self.gathered.len());
+            self.gathered.extend_from_slice(&slice[..bytes]);
+        }
+        Poll::Ready(Ok(self.gathered.len() - before))
+    }
+
+    fn poll_send_gathered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.gathered.is_empty() {
+            let layer = self.layer.as_mut().expect(LAYER);
+            let written = Pin::new(layer).poll_write(cx, &self.gathered);
+            let bytes = ready!(self.wrote(written))?;
+            if bytes == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.gathered.drain(..bytes);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what was gathered in this turn.
+    fn poll_end_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_gathered(cx))?;
+        self.gathered = Vec::new();
+        self.gathered_room = None;
+        if self.is_all_gathered {
+            self.share.record_written();
+        }
+        let flushed = self.layer().poll_flush(cx);
+        self.flushed(flushed)
+    }
+
     /// Hands out mended bytes, as far as there is room.
     fn read_mended(&mut self, buffer: &mut ReadBuf<'_>) {
         let bytes = self.mended.len().min(buffer.remaining());
@@ -309,6 +373,9 @@ impl AsyncRead for Wire {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if let Some(error) = this.send_error.take() {
+            return Poll::Ready(Err(error));
+        }
         if !this.mended.is_empty() {
             this.read_mended(buffer);
             return Poll::Ready(Ok(()));
@@ -363,6 +430,9 @@ impl AsyncWrite for Wire {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.is_http2() {
+            return this.poll_gather(cx, &[io::IoSlice::new(bytes)]);
+        }
         if this.holds_back(bytes) {
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -379,6 +449,9 @@ impl AsyncWrite for Wire {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.is_http2() {
+            return this.poll_gather(cx, slices);
+        }
         if let [only] = slices
             && this.holds_back(only)
         {
@@ -397,6 +470,10 @@ impl AsyncWrite for Wire {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.is_http2() {
+            this.is_all_gathered = true;
+            return Poll::Ready(Ok(()));
+        }
         // hyper asks for it when all that it had is written.
         this.body_bytes_flushed = this.progress.body_bytes_sent();
         this.share.record_written();
@@ -413,8 +490,78 @@ impl AsyncWrite for Wire {
             // The connection's task still has to send the answer.
             return Poll::Ready(Ok(()));
         }
+        ready!(this.poll_send_gathered(cx))?;
         let shut = this.layer().poll_shutdown(cx);
         this.flushed(shut)
+    }
+}
+
+/// A wire over which HTTP/2 is spoken: one for the library, and one for the connection's task, which says when to send.
+#[derive(Clone, Debug)]
+pub(super) struct SharedWire(Arc<Mutex<Wire>>);
+
+impl SharedWire {
+    pub(super) fn new(wire: Wire) -> SharedWire {
+        SharedWire(Arc::new(Mutex::new(wire)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wire> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what was written since the last call. To be called each time after the connection was polled.
+    pub(super) fn poll_send(&self, cx: &mut Context<'_>) {
+        let mut wire = self.lock();
+        match wire.poll_end_turn(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Pending if wire.gathered_room.is_some() => {}
+            Poll::Pending => wire.gathered_room = Some(wire.share.hold_made(GATHERED_BYTES_MAX)),
+            Poll::Ready(Err(error)) => {
+                wire.gathered = Vec::new();
+                wire.send_error = Some(error);
+                cx.waker().wake_by_ref();
+            }
+        }
+    }
+}
+
+impl AsyncRead for SharedWire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for SharedWire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.lock()).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.lock()).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.lock()).poll_shutdown(cx)
     }
 }
 
@@ -440,11 +587,91 @@ fn status_of_refusal(bytes: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::UnixStream;
+
     use super::*;
+    use crate::room::Room;
+    use crate::socket::Stream;
 
     #[track_caller]
     fn check(answer: &str, expected: Option<u16>) {
         assert_eq!(status_of_refusal(answer.as_bytes()), expected, "{answer:?}");
+    }
+
+    /// A wire over which HTTP/2 is spoken, and the client's end.
+    fn shared_wire() -> (SharedWire, UnixStream) {
+        let refused = prometheus::IntCounter::new("refused", "refused").unwrap();
+        let gauge = prometheus::IntGauge::new("taken", "taken").unwrap();
+        let share = Room::new(1 << 20, gauge, refused).share(None);
+        let (socket, client) = UnixStream::pair().unwrap();
+        let layer = Layer::Plain(Stream::Unix(socket));
+        let mut wire = Wire::new(layer, Arc::default(), Parking::default(), share, 1_000);
+        wire.frames = Some(Box::default());
+        (SharedWire::new(wire), client)
+    }
+
+    /// What arrives at the client at once.
+    fn received(client: &UnixStream) -> Vec<u8> {
+        let mut bytes = vec![0; 1 << 20];
+        let read = client.try_read(&mut bytes).unwrap_or_default();
+        bytes.truncate(read);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn answers_of_one_turn_are_sent_at_once() {
+        let (mut wire, client) = shared_wire();
+        client.writable().await.unwrap();
+        for answer in ["first ", "second ", "third"] {
+            wire.write_all(answer.as_bytes()).await.unwrap();
+            wire.flush().await.unwrap();
+        }
+        assert_eq!(received(&client), b"");
+        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        client.readable().await.unwrap();
+        assert_eq!(received(&client), b"first second third");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_nothing_holds_up_one_record() {
+        let (wire, mut client) = shared_wire();
+        let answer: Vec<u8> = (0..u16::MAX).flat_map(u16::to_be_bytes).collect();
+        let mut sent = Vec::new();
+        // Until the system's buffers are full as well.
+        poll_fn(|cx| {
+            loop {
+                let (_, left) = answer.split_at(sent.len() % answer.len());
+                match Pin::new(&mut wire.clone()).poll_write(cx, left) {
+                    Poll::Ready(taken) => sent.extend_from_slice(&left[..taken.unwrap()]),
+                    Poll::Pending => return Poll::Ready(()),
+                }
+                assert!(wire.lock().gathered.len() <= GATHERED_BYTES_MAX);
+            }
+        })
+        .await;
+        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        assert!(wire.lock().gathered_room.is_some());
+        let mut taken = vec![0; sent.len()];
+        let sending = poll_fn(|cx| {
+            wire.poll_send(cx);
+            if wire.lock().gathered.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        tokio::join!(sending, async { client.read_exact(&mut taken).await.unwrap() });
+        assert!(taken == sent);
+        assert!(wire.lock().gathered_room.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_gone_ends_the_reading() {
+        let (mut wire, client) = shared_wire();
+        drop(client);
+        wire.write_all(b"an answer").await.unwrap();
+        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        let error = wire.read(&mut [0; 10]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]
