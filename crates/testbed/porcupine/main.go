@@ -163,7 +163,7 @@ func (h *history) linearize(limit time.Duration) []judged {
 		case !o.isKnown() && o.isRead():
 			continue
 		case !o.isKnown():
-			ret = h.end + 1
+			ret = h.end + 2
 		}
 		call := o.Call
 		if at, is := earliest[o]; is {
@@ -173,8 +173,9 @@ func (h *history) linearize(limit time.Duration) []judged {
 		byKey[o.Key] = append(byKey[o.Key], one)
 	}
 	all := make([]judged, 0, len(byKey))
-	for key := range byKey {
-		all = append(all, judged{key: key, ops: len(byKey[key])})
+	for key, ops := range byKey {
+		all = append(all, judged{key: key, ops: len(ops)})
+		byKey[key] = append(ops, porcupine.Operation{Input: theEnd, Call: h.end + 1, Output: theEnd, Return: h.end + 1})
 	}
 	sort.Slice(all, func(a, b int) bool { return all[a].key < all[b].key })
 	var wait sync.WaitGroup

@@ -37,24 +37,49 @@ func modelOf(kind string) porcupine.Model {
 		step = func(state any, _ *op) (answer, any) { return answer{status: -1}, state }
 	}
 	return porcupine.Model{
-		Init: func() any { return start },
+		Init: func() any { return moment{state: start} },
 		Step: func(state, input, _ any) (bool, any) {
-			o := input.(*op)
-			if o.isKnown() && o.Nothing {
-				return true, state
+			m, o := state.(moment), input.(*op)
+			if o == theEnd {
+				m.isOver = true
+				return true, m
 			}
-			expected, next := step(state, o)
+			if o.isKnown() && o.Nothing || !o.isKnown() && m.isOver {
+				return true, m
+			}
+			expected, next := step(m.state, o)
 			if !o.isKnown() {
-				// Where it is written, or at the end of the history, where nobody sees it.
-				return true, next
+				// Without an effect it has its place at the end: nothing else is tried, as each place doubles the orders.
+				return next != m.state, moment{state: next, serial: m.serial}
 			}
-			told := answer{o.Status, o.Version, o.Got}
-			return told == expected, next
+			if o.isDone() && o.Serial != 0 && (o.isRead() || o.commits()) {
+				if o.Serial < m.serial {
+					return false, m
+				}
+				if o.commits() {
+					m.serial = o.Serial
+				}
+			}
+			m.state = next
+			return answer{o.Status, o.Version, o.Got} == expected, m
 		},
 		DescribeOperation: func(input, _ any) string { return input.(*op).String() },
-		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+		DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state.(moment).state) },
 	}
 }
+
+// moment is the state of a model somewhere in an order of calls.
+type moment struct {
+	state any
+	// The serial of the last write with an answer: writes are in the order of their serials, and a read is of a state that its
+	// serial covers.
+	serial uint64
+	// Only calls without an answer follow, which did nothing.
+	isOver bool
+}
+
+// theEnd comes after all calls with an answer.
+var theEnd = &op{F: "the end"}
 
 // ---- articles: two names, each of which an article may have, with a file. A name that an article had redirects to the other.
 

@@ -315,6 +315,15 @@ fn answers_that_no_order_explains_are_found() {
     ]);
 }
 
+/// Each of them may have done something at any time, which makes a billion orders.
+#[test]
+fn many_calls_without_an_answer_are_judged() {
+    let lost = (0..30).map(|at| call("rename", "article/0", 12 + at, ""));
+    let wrong = call("read", "article/0", 50, r#""status":404,"serial":7"#);
+    let lines = [first()].into_iter().chain(lost).chain([wrong]).collect();
+    check_said([("article/0: 32 operations are not linearizable", lines)]);
+}
+
 #[test]
 fn serials_that_contradict_each_other_are_found() {
     let write = |begun: u64, serial: u64| {
