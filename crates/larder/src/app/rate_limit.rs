@@ -143,7 +143,10 @@ impl RateLimiter {
             return;
         }
         headers.insert(RATELIMIT_LIMIT, decision.limit.into());
-        headers.insert(RATELIMIT_REMAINING, decision.remaining.into());
+        // A value that differs each time would push all others out of the table by which HTTP/2 sends headers as numbers.
+        let mut remaining = HeaderValue::from(decision.remaining);
+        remaining.set_sensitive(true);
+        headers.insert(RATELIMIT_REMAINING, remaining);
         headers.insert(RATELIMIT_RESET, decision.reset_after_seconds.into());
         headers.insert(RATELIMIT_POLICY, HeaderValue::clone(&self.policy.load()));
         if !decision.allowed {
@@ -397,6 +400,7 @@ mod tests {
             let decision = limiter.check(client(1), limiter.epoch + second * SECOND);
             let mut headers = HeaderMap::new();
             limiter.insert_headers(&decision, &mut headers);
+            assert!(headers.get(RATELIMIT_REMAINING).is_none_or(HeaderValue::is_sensitive));
             let mut lines: Vec<_> = headers
                 .iter()
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
