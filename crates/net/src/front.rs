@@ -10,12 +10,15 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version, header};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
 
 use super::disk_file::{FileBody, FileRange};
 use super::pieces::{PieceReader, Pieces, keep};
 use super::progress::{CountGuard, HandlerGuard, Progress, Responding, WaitFlag};
 use super::room::{ConnectionRoom, HeldMemory, NoRoom};
+use super::socket::{UNREAD_BYTES_MAX, UNREAD_PATIENCE};
 use super::{Peer, host, sendfile};
 
 /// Size of the largest HTTP/2 frame that clients accept by default: smaller pieces would make more frames.
@@ -84,13 +87,6 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Notes that the next bytes are a body, although no handler reads it.
-    fn leave_body_unread(&self, body: &Incoming) {
-        if !body.is_end_stream() {
-            self.progress.left_body_unread.store(true, Relaxed);
-        }
-    }
-
     /// Takes room for a request that is not over at once: one with a body, and any over HTTP/2, where many are open.
     fn hold(&self, request: &Request<Incoming>) -> Result<Option<HeldMemory>, NoRoom> {
         let has_body = !request.body().is_end_stream();
@@ -130,19 +126,19 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let held = match self.hold(&request) {
             Ok(held) => held,
             Err(NoRoom) => {
-                self.leave_body_unread(request.body());
+                leave_unread(request.into_body(), &self.progress);
                 return self.ready(BuiltResponse::shared(no_room(&self.progress)), None);
             }
         };
         let url_bytes = request.uri().path_and_query().map_or(0, |url| url.as_str().len());
         if url_bytes > self.url_bytes_max {
-            self.leave_body_unread(request.body());
+            leave_unread(request.into_body(), &self.progress);
             let text = url_too_long(self.url_bytes_max);
             return self.refused(StatusCode::URI_TOO_LONG, text, held);
         }
         let (mut head, body) = request.into_parts();
         if let Err(fault) = host::settle(&mut head) {
-            self.leave_body_unread(&body);
+            leave_unread(body, &self.progress);
             return self.refused(StatusCode::BAD_REQUEST, format!("{fault}\n"), held);
         }
         if head.method != Method::GET {
@@ -152,7 +148,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
         let body = if body.is_end_stream() {
             None
         } else if let Some((status, text)) = refused_coding(&head.headers) {
-            self.leave_body_unread(&body);
+            leave_unread(body, &self.progress);
             let mut response = at_once(status, text);
             // A proxy in front of this server may see the end of such a body elsewhere (RFC 9112, 6.1).
             let close = header::HeaderValue::from_static("close");
@@ -160,7 +156,7 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             return self.ready(BuiltResponse::shared(response), held);
         } else {
             Some(Body::new(Inbound {
-                body,
+                body: Some(body),
                 open: Some(self.progress.open_body()),
                 progress: self.progress.clone(),
                 waits: WaitFlag::for_client(),
@@ -184,6 +180,36 @@ impl hyper::service::Service<Request<Incoming>> for Front {
             }
         }
     }
+}
+
+/// Lets go of a body that no handler reads to its end.
+///
+/// Over HTTP/1.1, the connection is closed with care. Over HTTP/2, the library resets the stream right after the answer, and
+/// clients such as curl 7.88 lose the answer if both arrive at once. So a part of the body is still taken first.
+fn leave_unread(mut body: Incoming, progress: &Arc<Progress>) {
+    if body.is_end_stream() {
+        return;
+    }
+    progress.left_body_unread.store(true, Relaxed);
+    let share = progress.share.get().filter(|_| progress.is_http2());
+    let Some(Ok(held)) = share.map(|share| share.hold(STREAM_BYTES)) else { return };
+    // There is none at the end of the process.
+    let Ok(runtime) = Handle::try_current() else { return };
+    let progress = progress.clone();
+    runtime.spawn(async move {
+        let taking = async {
+            let mut taken = 0;
+            while taken < UNREAD_BYTES_MAX
+                && let Some(Ok(frame)) = body.frame().await
+            {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                progress.record_body_received(bytes);
+                taken += bytes;
+            }
+        };
+        let _ = tokio::time::timeout(UNREAD_PATIENCE, taking).await;
+        drop(held);
+    });
 }
 
 fn at_once(status: StatusCode, text: String) -> Response<Body> {
@@ -334,7 +360,8 @@ fn counted(
 
 /// A request's body, which tells when a handler waits for it.
 struct Inbound {
-    body: Incoming,
+    /// Present until this is dropped.
+    body: Option<Incoming>,
     /// Present until the end of the body.
     open: Option<CountGuard>,
     progress: Arc<Progress>,
@@ -351,7 +378,8 @@ impl hyper::body::Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        let frame = this.body.as_mut().map(|body| Pin::new(body).poll_frame(cx));
+        let frame = frame.unwrap_or(Poll::Ready(None));
         this.waits.set(&this.progress, frame.is_pending());
         if let Poll::Ready(Some(Ok(frame))) = &frame
             && let Some(bytes) = frame.data_ref()
@@ -359,26 +387,28 @@ impl hyper::body::Body for Inbound {
             this.progress.record_body_received(bytes.len());
         }
         this.has_ended |= !matches!(frame, Poll::Pending | Poll::Ready(Some(Ok(_))));
-        if this.has_ended || this.body.is_end_stream() {
+        if this.has_ended || this.is_end_stream() {
             this.open = None;
         }
         frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map_or_else(SizeHint::default, Incoming::size_hint)
     }
 }
 
 impl Drop for Inbound {
     fn drop(&mut self) {
         self.waits.set(&self.progress, false);
-        if !self.has_ended && !self.body.is_end_stream() {
-            self.progress.left_body_unread.store(true, Relaxed);
+        if let Some(body) = self.body.take()
+            && !self.has_ended
+        {
+            leave_unread(body, &self.progress);
         }
     }
 }

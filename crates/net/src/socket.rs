@@ -14,6 +14,10 @@ use tokio_rustls::server::TlsStream;
 /// Bytes that are read at once into hyper's buffers: the size of the first one; they grow with what comes at once.
 pub(super) const READ_BYTES: usize = 8 << 10;
 
+/// What a client has sent and nobody wants is still taken for this long, up to this many bytes, so that it reads its answer.
+pub(super) const UNREAD_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const UNREAD_BYTES_MAX: usize = 1 << 20;
+
 /// An accepted socket.
 #[derive(Debug)]
 pub(super) enum Stream {
@@ -122,8 +126,6 @@ impl Layer {
     /// Says `last_words` and closes, reading on for a moment: closing with unread bytes would reset the connection,
     /// and the client would lose the answer that it has not read yet.
     pub(super) async fn take_leave(mut self, last_words: &[u8]) {
-        const PATIENCE: Duration = Duration::from_secs(2);
-        const UNREAD_BYTES_MAX: usize = 1 << 20;
         let farewell = async {
             self.write_all(last_words).await?;
             self.shutdown().await?;
@@ -144,6 +146,6 @@ impl Layer {
             io::Result::Ok(())
         };
         // Best effort: a client that does not read to the end loses the rest.
-        let _ = tokio::time::timeout(PATIENCE, farewell).await;
+        let _ = tokio::time::timeout(UNREAD_PATIENCE, farewell).await;
     }
 }

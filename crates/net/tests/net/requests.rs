@@ -246,30 +246,79 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+/// Flags: no more of the stream, no more of its header.
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// What a client of HTTP/2 sends first.
+fn preface() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
+}
+
+/// A header of a request: the method as a number of the static table, http, and the path and the authority as literals.
+fn header(method: u8, path: &str) -> Vec<u8> {
+    [&[method, 0x86, 0x04, path.len() as u8], path.as_bytes(), b"\x01\x01x"].concat()
+}
+
+/// The next frame: its kind, flags, stream and payload.
+fn next_frame(client: &mut impl Read) -> (u8, u8, u8, Vec<u8>) {
+    let mut head = [0; 9];
+    client.read_exact(&mut head).unwrap();
+    let mut payload = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
+    client.read_exact(&mut payload).unwrap();
+    (head[3], head[4], head[8], payload)
+}
+
+/// Some clients lose an answer if the end of its stream comes along.
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_takes_the_rest_of_a_body_that_was_refused() {
+    const POST: u8 = 0x83;
+    let server = Running::start(limits());
+    let mut client = server.connect();
+    let frames = blocking(move || {
+        let asked = frame(HEADERS, END_HEADERS, 1, &header(POST, "/refuse"));
+        client.write_all(&[preface(), asked].concat()).unwrap();
+        let mut frames = Vec::new();
+        loop {
+            let (kind, flags, stream, payload) = next_frame(&mut client);
+            match (kind, stream) {
+                (DATA, 1) => {
+                    frames.push(format!("{} {flags}", String::from_utf8_lossy(&payload)));
+                    let rest =
+                        [frame(DATA, END_STREAM, 1, b"the rest"), frame(PING, 0, 0, b"is there")];
+                    client.write_all(&rest.concat()).unwrap();
+                }
+                (RST_STREAM, 1) => frames.push(format!("reset {payload:?}")),
+                (PING, _) => return frames,
+                _ => {}
+            }
+        }
+    });
+    assert_eq!(frames.await, ["too large 1"]);
+    server.stop().await;
+}
+
 /// HTTP/2 has no line to mend: h2 resets a stream whose path it refuses, and the connection goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn http2_resets_a_stream_with_such_a_path() {
-    const HEADERS: u8 = 1;
-    const RST_STREAM: u8 = 3;
-    const SETTINGS: u8 = 4;
+    const GET: u8 = 0x82;
     let server = Running::start(limits());
     let mut client = server.connect();
     let answers = blocking(move || {
         let ask = |stream: u8, path: &str| {
-            // GET, http, and the path and the authority as literals.
-            let fields = [&[0x82, 0x86, 0x04, path.len() as u8], path.as_bytes(), b"\x01\x01x"];
-            frame(HEADERS, 0x05, stream, &fields.concat())
+            frame(HEADERS, END_HEADERS | END_STREAM, stream, &header(GET, path))
         };
-        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        let frames = [preface, frame(SETTINGS, 0, 0, &[]), ask(1, "/?a=>1"), ask(3, "/?a=%3E1")];
+        let frames = [preface(), ask(1, "/?a=>1"), ask(3, "/?a=%3E1")];
         client.write_all(&frames.concat()).unwrap();
         let mut answers = Vec::new();
         while answers.len() < 2 {
-            let mut head = [0; 9];
-            client.read_exact(&mut head).unwrap();
-            let mut payload = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
-            client.read_exact(&mut payload).unwrap();
-            match (head[8], head[3]) {
+            let (kind, _, stream, payload) = next_frame(&mut client);
+            match (stream, kind) {
                 // PROTOCOL_ERROR.
                 (1, RST_STREAM) => answers.push(format!("reset {payload:?}")),
                 (3, HEADERS) => answers.push(format!("status {:#x}", payload[0])),
