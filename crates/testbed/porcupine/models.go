@@ -44,21 +44,27 @@ func modelOf(kind string) porcupine.Model {
 				m.isOver = true
 				return true, m
 			}
-			if o.isKnown() && o.Nothing || !o.isKnown() && m.isOver {
+			if !o.isKnown() && m.isOver {
 				return true, m
 			}
 			expected, next := step(m.state, o)
 			if !o.isKnown() {
 				// Without an effect it has its place at the end: nothing else is tried, as each place doubles the orders.
-				return next != m.state, moment{state: next, serial: m.serial}
+				is := next != m.state
+				m.state = next
+				return is, m
 			}
-			if o.isDone() && o.Serial != 0 && (o.isRead() || o.commits()) {
-				if o.Serial < m.serial {
+			switch {
+			case o.isDone() && o.commits():
+				if o.writesBefore != m.writes || o.readsBefore != m.reads {
 					return false, m
 				}
-				if o.commits() {
-					m.serial = o.Serial
+				m.writes++
+			case o.isDone() && o.isRead() && o.Serial != 0:
+				if o.writesBefore != m.writes {
+					return false, m
 				}
+				m.reads++
 			}
 			m.state = next
 			return answer{o.Status, o.Version, o.Got} == expected, m
@@ -71,9 +77,8 @@ func modelOf(kind string) porcupine.Model {
 // moment is the state of a model somewhere in an order of calls.
 type moment struct {
 	state any
-	// The serial of the last write with an answer: writes are in the order of their serials, and a read is of a state that its
-	// serial covers.
-	serial uint64
+	// The acknowledged writes and the reads so far: their serials say how they follow each other.
+	writes, reads int
 	// Only calls without an answer follow, which did nothing.
 	isOver bool
 }
