@@ -98,7 +98,17 @@ impl Segment {
 
     /// The bytes from the start of the package's record to the end of its block.
     pub(crate) fn bytes_from(&self, doc: DocId) -> &[u8] {
-        let place = self.records[doc.0 as usize].place as usize;
+        self.bytes_at(self.place(doc))
+    }
+
+    /// The place of the package's record among all records: they lie in the order in which they were added.
+    pub(crate) fn place(&self, doc: DocId) -> u64 {
+        self.records[doc.0 as usize].place
+    }
+
+    /// The bytes from the start of the record at this place to the end of its block.
+    pub(crate) fn bytes_at(&self, place: u64) -> &[u8] {
+        let place = place as usize;
         &self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..]
     }
 
