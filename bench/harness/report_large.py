@@ -83,7 +83,9 @@ SURFACES = {
             "root": ("the page of the outermost folder", True),
             "history": ("100 of an article's 1,000 versions", True),
             "list": ("100 names of the list of all", True),
+            # In results from before `list_tagged`: the smaller size has not as many, so the two did not compare.
             "list_tag": ("100 articles with a tag, in a folder", True),
+            "list_tagged": ("25 articles with a tag, in a folder", True),
             "list_titled": ("100 articles with a word in their titles, from somewhere on", True),
             "search_own": ("a search for a word of one article", True),
             "search_common": ("a search for a word of one article in thirty", False),

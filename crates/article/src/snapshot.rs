@@ -19,8 +19,8 @@ use crate::search::Search;
 use crate::tree::{self, Tree, Visibility, VisibleTree};
 use crate::{ATTACHMENTS_KIND, ArticleName, KIND, Kind, Revision, RevisionFacts, SearchIndex};
 
-/// Articles of the search index that are looked up first: more than a page has.
-const CONTAINING_FIRST: usize = 2_000;
+/// Articles of the search index that are looked up first, for each one that a page may have: some may be deleted.
+const CONTAINING_FIRST: usize = 2;
 
 /// Every article with all its revisions. It never changes; cloning it copies nothing.
 #[derive(Clone, Debug, Default)]
@@ -498,7 +498,8 @@ impl Snapshot {
             Page::of(articles, query.limit)
         };
         // Some words are in nearly all titles, and the first articles are enough for a page.
-        let (found, is_all) = self.search.containing(query.q, from, CONTAINING_FIRST);
+        let some = query.limit.saturating_add(1).saturating_mul(CONTAINING_FIRST);
+        let (found, is_all) = self.search.containing(query.q, from, some);
         let first = page(&found);
         let is_past = found.last().is_some_and(|last| !has_prefix(&last));
         if is_all || is_past || first.next.is_some() {

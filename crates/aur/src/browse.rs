@@ -1,8 +1,8 @@
 //! What pages for people need of a snapshot: all data of a package, the packages that name it, and searches in a chosen order,
 //! page by page.
 //!
-//! Counts are exact; the caller bounds what is copied out of the snapshot. To sort, the numbers of all packages are read once
-//! for each segment ([`crate::sort_key::Keys`]): the first sorted list of a large one takes tens of milliseconds.
+//! Counts are exact; the caller bounds what is copied out of the snapshot. To sort a long list, the numbers of all packages are read
+//! once for each segment ([`crate::sort_key::Keys`]): the first one of a large segment takes tens of milliseconds.
 
 use std::collections::HashSet;
 
@@ -159,7 +159,8 @@ impl Snapshot {
     ) -> PackageList {
         let mut docs = self.wanted(wanted);
         if filter != Filter::default() {
-            docs.retain(|&doc| self.key(doc).passes(filter));
+            let count = docs.len();
+            docs.retain(|&doc| self.key(doc, count).passes(filter));
         }
         let count = docs.len();
         let packages = self.sorted(docs, part).map(|doc| summary(self.record(doc))).collect();
@@ -238,7 +239,7 @@ impl Snapshot {
             Order::Name => places.map(|place| (0, place)).collect(),
             _ => places
                 .map(|place| {
-                    let rank = self.key(docs[place as usize]).rank(order);
+                    let rank = self.key(docs[place as usize], docs.len()).rank(order);
                     (if is_descending { u32::MAX - rank } else { rank }, place)
                 })
                 .collect(),

@@ -91,10 +91,10 @@ impl Delta {
         while let Some(piece) = cutter.next()? {
             hasher.update(piece);
             delta.head.bytes += piece.len() as u64;
-            let digest = pieces::digest(piece);
+            let digest = base.digest(piece);
             // Usually the piece follows the last copy, or follows a replaced piece; otherwise it may be anywhere.
-            let near = [expected, expected + 1].into_iter().find(|at| base.is_at(*at, &digest));
-            match near.or_else(|| base.find(&digest)) {
+            let near = [expected, expected + 1].into_iter().find(|at| base.is_at(*at, digest));
+            match near.or_else(|| base.find(digest)) {
                 Some(place) => {
                     let range = base.range(place);
                     delta.copy(range.start, range.end - range.start)?;

@@ -138,6 +138,15 @@ impl<'a> Record<'a> {
         (size > 0).then(|| &self.values[start as usize..][..size as usize])
     }
 
+    /// Finds the JSON of several fields: `None` if the package has no value for one.
+    pub(crate) fn fields(self) -> impl Fn(Field) -> Option<&'a [u8]> {
+        let places = self.places(Field::KEPT.len());
+        move |field| {
+            let (start, size) = places[field.place()];
+            (size > 0).then(|| &self.values[start as usize..][..size as usize])
+        }
+    }
+
     /// The JSON string of the package's name.
     pub(crate) fn name(self) -> &'a [u8] {
         self.value(Field::Name).unwrap_or(b"\"\"")
@@ -166,11 +175,7 @@ impl<'a> Record<'a> {
 
     /// The package as it would be read from a dump: encoded, it is this record again.
     pub(crate) fn package(self) -> Package<'a> {
-        let places = self.places(Field::KEPT.len());
-        let value = |field: Field| {
-            let (start, size) = places[field.place()];
-            (size > 0).then(|| &self.values[start as usize..][..size as usize])
-        };
+        let value = self.fields();
         let text = |field: Field| value(field).map(text_of);
         let number = |field: Field| value(field).map(Integer::Verbatim);
         let texts = |field: Field| value(field).map_or_else(Texts::default, texts_of);

@@ -246,12 +246,13 @@ fn part(
         Some(Sort::By(order)) => snapshot.sorted(found, part(order)).collect(),
         Some(Sort::Relevance) => {
             let fit = Fit::of(query);
+            let count = found.len();
             // The best fit is the greatest.
             found.sort_by_cached_key(|&doc| {
                 if effort.is_spent() {
                     return (0, 0);
                 }
-                let popularity = snapshot.key(doc).rank(Order::Popularity);
+                let popularity = snapshot.key(doc, count).rank(Order::Popularity);
                 let rank = fit.rank(snapshot.folded_name(doc));
                 match is_descending {
                     true => (u8::MAX - rank, u32::MAX - popularity),

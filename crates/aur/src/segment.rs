@@ -27,6 +27,10 @@ pub(crate) use builder::SegmentBuilder;
 /// its own; the dump reader allows none that large.
 const BLOCK_BYTES: usize = HUGE_PAGE_BYTES;
 
+/// Up to this many sort keys are read from the records each time, in some hundred microseconds. Those of all packages take a hundred
+/// times as long, and the first page of a package after a refresh would wait for them.
+const KEYS_READ_MAX: usize = 1_024;
+
 /// Packages, with the indexes over them.
 pub(crate) struct Segment {
     blocks: Vec<Block>,
@@ -52,7 +56,7 @@ pub(crate) struct Segment {
     empty_bases: Box<[(u32, Box<[u8]>)]>,
     /// Exact terms: one namespace for each [`crate::By`].
     terms: TermIndex,
-    /// The sort keys of lists, once one is requested.
+    /// The sort keys of lists, once a long one is requested.
     keys: OnceLock<Keys>,
     duplicate_count: u32,
 }
@@ -98,7 +102,17 @@ impl Segment {
 
     /// The bytes from the start of the package's record to the end of its block.
     pub(crate) fn bytes_from(&self, doc: DocId) -> &[u8] {
-        let place = self.records[doc.0 as usize].place as usize;
+        self.bytes_at(self.place(doc))
+    }
+
+    /// The place of the package's record among all records: they lie in the order in which they were added.
+    pub(crate) fn place(&self, doc: DocId) -> u64 {
+        self.records[doc.0 as usize].place
+    }
+
+    /// The bytes from the start of the record at this place to the end of its block.
+    pub(crate) fn bytes_at(&self, place: u64) -> &[u8] {
+        let place = place as usize;
         &self.blocks[place / BLOCK_BYTES][place % BLOCK_BYTES..]
     }
 
@@ -235,11 +249,16 @@ impl Segment {
         lower(&String::from_utf8_lossy(self.record(doc).name()))
     }
 
-    /// The sort key of the package.
-    pub(crate) fn key(&self, doc: DocId) -> Key {
+    /// The sort key of the package, one of `count` that are wanted together: if these are many, the keys of all packages are read, once.
+    pub(crate) fn key(&self, doc: DocId, count: usize) -> Key {
         let key = |doc| Key::of(self.record(DocId(doc)));
-        let keys = self.keys.get_or_init(|| (0..self.package_count()).map(key).collect());
-        keys[doc.0 as usize]
+        match self.keys.get() {
+            None if count <= KEYS_READ_MAX => key(doc.0),
+            _ => {
+                let keys = self.keys.get_or_init(|| (0..self.package_count()).map(key).collect());
+                keys[doc.0 as usize]
+            }
+        }
     }
 
     pub(crate) fn names(&self) -> &TrigramIndex {

@@ -199,11 +199,11 @@ impl Snapshot {
         segment.names().column().text(DocId(doc))
     }
 
-    /// The sort key of the package.
+    /// The sort key of the package, one of `count` that are wanted together.
     #[inline]
-    pub(crate) fn key(&self, doc: DocId) -> Key {
+    pub(crate) fn key(&self, doc: DocId, count: usize) -> Key {
         let (segment, doc) = self.at(doc.0);
-        segment.key(DocId(doc))
+        segment.key(DocId(doc), count)
     }
 
     /// The base with this name: its name as it is written, and its packages by name.

@@ -43,15 +43,19 @@ pub(crate) type Keys = Box<[Key]>;
 
 impl Key {
     pub(crate) fn of(record: Record<'_>) -> Key {
-        let seconds = |field| u32::try_from(integer(record, field).max(0)).unwrap_or(u32::MAX);
-        let popularity: f32 = number(record, Field::Popularity);
+        let value = record.fields();
+        let whole = |field| {
+            let number: i64 = number(value(field));
+            u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+        };
+        let popularity: f32 = number(value(Field::Popularity));
         Key {
             popularity: if popularity >= 0.0 { popularity } else { 0.0 },
-            votes: u32::try_from(integer(record, Field::NumVotes).max(0)).unwrap_or(u32::MAX),
-            last_modified: seconds(Field::LastModified),
-            first_submitted: seconds(Field::FirstSubmitted),
-            is_out_of_date: is_there(record, Field::OutOfDate),
-            is_orphan: !is_there(record, Field::Maintainer),
+            votes: whole(Field::NumVotes),
+            last_modified: whole(Field::LastModified),
+            first_submitted: whole(Field::FirstSubmitted),
+            is_out_of_date: is_value(value(Field::OutOfDate)),
+            is_orphan: !is_value(value(Field::Maintainer)),
         }
     }
 
@@ -74,14 +78,18 @@ impl Key {
 
 /// Whether a record has a value that is not null.
 pub(crate) fn is_there(record: Record<'_>, field: Field) -> bool {
-    record.value(field).is_some_and(|json| json != b"null")
+    is_value(record.value(field))
+}
+
+fn is_value(json: Option<&[u8]>) -> bool {
+    json.is_some_and(|json| json != b"null")
 }
 
 pub(crate) fn integer(record: Record<'_>, field: Field) -> i64 {
-    number(record, field)
+    number(record.value(field))
 }
 
-pub(crate) fn number<T: std::str::FromStr + Default>(record: Record<'_>, field: Field) -> T {
-    let json = record.value(field).and_then(|json| std::str::from_utf8(json).ok());
-    json.and_then(|json| json.trim().parse().ok()).unwrap_or_default()
+fn number<T: std::str::FromStr + Default>(json: Option<&[u8]>) -> T {
+    let text = json.and_then(|json| std::str::from_utf8(json).ok());
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }

@@ -142,15 +142,15 @@ impl Snapshot {
         let mut seen = Layer::ALL
             .map(|layer| DocSet::empty(self.segment(layer).map_or(0, Segment::package_count)));
         let mut writer = RecordWriter::default();
+        let mut order = DumpOrder::of(self);
         let is_all = each_record(source, limits, |package| {
-            let name = std::str::from_utf8(package.name.as_bytes()).unwrap_or_default();
-            if let Some(doc) = self.find(name) {
+            writer.encode(package);
+            if let Some((doc, is_same)) = order.find(package, &writer) {
                 let (layer, position) = Layer::at(doc.0);
                 if !seen[layer as usize].insert(DocId(position)) {
                     return false;
                 }
-                writer.encode(package);
-                if writer.is(self.record_bytes(doc)) {
+                if is_same {
                     return true;
                 }
                 next.touched.insert(self.folded_base_of(doc));
@@ -160,6 +160,7 @@ impl Snapshot {
             next.builder.add(package);
             next.builder.len() <= different_max
         })?;
+        drop(order);
         if !is_all {
             return Ok(None);
         }
@@ -224,6 +225,70 @@ fn folded_base(package: &Package<'_>) -> Vec<u8> {
     let mut folded = Vec::new();
     fold_into(package.package_base.as_bytes(), &mut folded);
     folded
+}
+
+/// The packages of the large segment in the order of the dump that it was built from, in which their records also lie in memory. The
+/// next dump mostly has the same order, so the record that comes next here is most often the same as the next one of the dump. It is not
+/// looked up by its name then: a look-up reads half a dozen places all over the memory, and waits for each if the catalogue is large.
+struct DumpOrder<'a> {
+    snapshot: &'a Snapshot,
+    /// The place of each record, and its package.
+    records: Vec<(u64, DocId)>,
+    next: usize,
+    /// How many records in a row were found elsewhere.
+    elsewhere: u32,
+}
+
+/// After so many records in a row that were found elsewhere, the one after the last of them is expected next.
+const ELSEWHERE_MAX: u32 = 8;
+
+impl<'a> DumpOrder<'a> {
+    fn of(snapshot: &'a Snapshot) -> DumpOrder<'a> {
+        let docs = (0..snapshot.large().package_count()).map(DocId);
+        let mut records: Vec<_> = docs.map(|doc| (snapshot.large().place(doc), doc)).collect();
+        records.sort_unstable();
+        DumpOrder { snapshot, records, next: 0, elsewhere: 0 }
+    }
+
+    /// The package with the name of this one, and whether its record is the one that was encoded last, which is this one's.
+    fn find(&mut self, package: &Package<'_>, encoded: &RecordWriter) -> Option<(DocId, bool)> {
+        if let Some(doc) = self.next_if_same(encoded) {
+            return Some((doc, true));
+        }
+        let name = std::str::from_utf8(package.name.as_bytes()).unwrap_or_default();
+        let doc = self.snapshot.find(name)?;
+        if Layer::at(doc.0).0 == Layer::Large {
+            self.go_on_after(doc);
+        }
+        Some((doc, encoded.is(self.snapshot.record_bytes(doc))))
+    }
+
+    /// The next package that is not gone, if its record is the one that was encoded last.
+    fn next_if_same(&mut self, encoded: &RecordWriter) -> Option<DocId> {
+        let gone = self.snapshot.overlay().map(|over| &over.gone_of_large.packages);
+        let is_left = |(_, doc): &(u64, DocId)| gone.is_none_or(|gone| !gone.has(doc.0));
+        self.next += self.records[self.next..].iter().position(is_left)?;
+        let (place, doc) = self.records[self.next];
+        if !encoded.is(self.snapshot.large().bytes_at(place)) {
+            return None;
+        }
+        self.next += 1;
+        self.elsewhere = 0;
+        Some(doc)
+    }
+
+    /// Notes that this package of the large segment was found by its name.
+    fn go_on_after(&mut self, doc: DocId) {
+        let is_next = self.records.get(self.next).is_some_and(|(_, next)| *next == doc);
+        self.elsewhere = if is_next { 0 } else { self.elsewhere + 1 };
+        if is_next {
+            self.next += 1;
+        } else if self.elsewhere == ELSEWHERE_MAX {
+            self.elsewhere = 0;
+            let place = self.snapshot.large().place(doc);
+            self.next = self.records.partition_point(|(other, _)| *other <= place);
+        }
+    }
 }
 
 /// The packages that changes have for a base.
@@ -319,4 +384,51 @@ impl<'a> OverlayBuilder<'a> {
 fn small_max(medium: &Segment) -> usize {
     let count = medium.package_count().max(medium.package_base_count());
     (count * MEDIUM_FACTOR).isqrt() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dump_of(numbers: impl Iterator<Item = u32>) -> String {
+        let record = |number| {
+            format!(
+                "{{\"ID\":{number},\"Name\":\"p{number}\",\"PackageBaseID\":1,\"PackageBase\":\"b\",\"Version\":\"1\",\
+                 \"NumVotes\":0,\"Popularity\":0,\"FirstSubmitted\":1,\"LastModified\":1}}"
+            )
+        };
+        format!("[{}]", numbers.map(record).collect::<Vec<_>>().join(","))
+    }
+
+    /// How many of these packages are looked up by their names, after a dump that has those up to 100.
+    #[track_caller]
+    fn check(numbers: impl Iterator<Item = u32>, looked_up: usize) {
+        let limits = DumpLimits::default();
+        let before = crate::dump::read(dump_of(0..100).as_bytes(), &limits).expect("a dump");
+        let (mut order, mut writer) = (DumpOrder::of(&before), RecordWriter::default());
+        let mut count = 0;
+        each_record(dump_of(numbers).as_bytes(), &limits, |package| {
+            writer.encode(package);
+            let next = order.records.get(order.next).map(|(_, doc)| *doc);
+            let name = String::from_utf8_lossy(package.name.as_bytes()).into_owned();
+            let found = order.find(package, &writer);
+            assert_eq!(found, before.find(&name).map(|doc| (doc, true)), "{name}");
+            count += usize::from(found.map(|(doc, _)| doc) != next);
+            true
+        })
+        .expect("records");
+        assert_eq!(count, looked_up);
+    }
+
+    #[test]
+    fn a_dump_in_the_order_of_the_last_one_needs_no_names() {
+        let most = ELSEWHERE_MAX as usize;
+        check(0..100, 0);
+        // Some are new.
+        check((0..30).chain(200..220).chain(30..100), 20);
+        // Some are gone.
+        check((0..30).chain(60..100), most);
+        check((60..100).chain(0..60), 2 * most);
+        check((0..100).rev(), 100);
+    }
 }

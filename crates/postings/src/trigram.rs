@@ -148,6 +148,9 @@ impl TrigramIndex {
 
     /// [`TrigramIndex::containing`], of the documents from `first` on.
     pub fn containing_from(&self, needle: &str, first: DocId, limit: usize) -> Vec<DocId> {
+        /// Candidates that are looked at first, for each document that is wanted: most of them contain the needle.
+        const CANDIDATES: usize = 4;
+
         let needle = needle.as_bytes();
         if self.postings.is_empty() && !needle.is_empty() {
             let all = limit.saturating_add(first.0 as usize);
@@ -165,7 +168,16 @@ impl TrigramIndex {
                 let [one, other] = [one, other].map(|byte| SYMBOLS[byte as usize]);
                 self.union(trigram(one, other, 0), SYMBOL_COUNT)
             }
-            _ => self.intersection(needle, first, if is_exact { limit } else { usize::MAX }),
+            _ if is_exact => self.intersection(needle, first, limit).0,
+            _ => {
+                let some = limit.saturating_mul(CANDIDATES);
+                let (candidates, is_all) = self.intersection(needle, first, some);
+                let found = self.those_with(candidates, needle, limit);
+                if is_all || found.len() == limit {
+                    return found;
+                }
+                self.intersection(needle, first, usize::MAX).0
+            }
         };
         let later = candidates.partition_point(|doc| *doc < first);
         candidates.drain(..later);
@@ -173,12 +185,14 @@ impl TrigramIndex {
             candidates.truncate(limit);
             return candidates;
         }
+        self.those_with(candidates, needle, limit)
+    }
+
+    /// The first `limit` of these documents that contain `needle`.
+    fn those_with(&self, candidates: Vec<DocId>, needle: &[u8], limit: usize) -> Vec<DocId> {
         let finder = memmem::Finder::new(needle);
-        candidates
-            .into_iter()
-            .filter(|&doc| self.column.contains(doc, &finder))
-            .take(limit)
-            .collect()
+        let found = candidates.into_iter().filter(|&doc| self.column.contains(doc, &finder));
+        found.take(limit).collect()
     }
 
     /// The documents in `count` lists from `first` on: those of all trigrams with the same beginning.
@@ -191,8 +205,8 @@ impl TrigramIndex {
     }
 
     /// The documents from `first` on that contain the rarest trigrams of `needle` (three bytes or more): a superset of those
-    /// that contain the needle.
-    fn intersection(&self, needle: &[u8], first: DocId, limit: usize) -> Vec<DocId> {
+    /// that contain the needle. Only the first `limit` with the rarest one are looked at; whether these are all is said, too.
+    fn intersection(&self, needle: &[u8], first: DocId, limit: usize) -> (Vec<DocId>, bool) {
         /// To decode one posting costs about a twelfth of checking one candidate's text.
         const CHECK_COST_IN_POSTINGS: usize = 12;
         /// A long needle has many trigrams; the few rarest ones suffice.
@@ -214,11 +228,12 @@ impl TrigramIndex {
             trigrams.into_iter().map(|trigram| self.postings.list(trigram)).collect();
         lists.sort_unstable_by_key(PostingList::size_bytes);
         lists.truncate(LISTS_MAX);
-        let Some((rarest, others)) = lists.split_first_mut() else { return Vec::new() };
+        let Some((rarest, others)) = lists.split_first_mut() else { return (Vec::new(), true) };
         let mut docs: Vec<DocId> = match first {
             DocId(0) => rarest.iter().take(limit).collect(),
             _ => rarest.iter().skip_while(|doc| *doc < first).take(limit).collect(),
         };
+        let is_all = docs.len() < limit;
         // The cheapest list comes first: it may leave so few documents that the others are not worth it.
         others.sort_by_key(|list| list.cost(docs.len()));
         for list in others {
@@ -226,7 +241,7 @@ impl TrigramIndex {
                 list.retain_in(&mut docs);
             }
         }
-        docs
+        (docs, is_all)
     }
 }
 

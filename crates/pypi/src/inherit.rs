@@ -282,15 +282,19 @@ impl<'snapshot> ResolutionOrder<'snapshot> {
         self.stages.iter().copied().filter(|stage| stage.config().is_mirror())
     }
 
-    /// The names of all projects of these stages, ascending, each once.
-    pub fn project_names(&self) -> Vec<&'snapshot str> {
-        let mut names: Vec<&str> = self.stages.iter().flat_map(|stage| stage.names()).collect();
-        if self.stages.len() > 1 {
-            // Stable, as this sort merges what is sorted already.
-            names.sort();
-            names.dedup();
+    /// The names of all projects of these stages, ascending, each once. Those of a single stage are not copied: a list of hundreds of
+    /// thousands takes megabytes, which the system has to clear first.
+    pub fn project_names(&self) -> Box<dyn Iterator<Item = &'snapshot str> + 'snapshot> {
+        if let [stage] = *self.stages {
+            return Box::new(stage.names());
         }
-        names
+        let most = self.stages.iter().map(|stage| stage.project_map().len()).sum();
+        let mut names: Vec<&str> = Vec::with_capacity(most);
+        names.extend(self.stages.iter().flat_map(|stage| stage.names()));
+        // Stable, as this sort merges what is sorted already.
+        names.sort();
+        names.dedup();
+        Box::new(names.into_iter())
     }
 
     /// The name of a project of these stages; `None` if no stage has it.

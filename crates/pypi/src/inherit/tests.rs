@@ -82,7 +82,7 @@ fn the_first_file_of_a_name_wins_and_later_versions_are_shadowed() {
         .collect();
     assert_eq!(versions, ["2.0 alice/base", "1.0 alice/dev alice/base"]);
     assert!(order.project("bar").is_none());
-    let names: Vec<&str> = order.project_names();
+    let names: Vec<&str> = order.project_names().collect();
     assert_eq!(names, ["foo"]);
 }
 

@@ -151,11 +151,9 @@ fn judged<'view, 'snapshot: 'view>(
     })
 }
 
-/// The stages' own projects that have a visible part.
+/// Which of the stages' own projects have a visible part.
 #[derive(Clone, Debug)]
 pub struct VisibleProjects<'snapshot> {
-    /// Their names, ascending, each once.
-    pub names: Vec<&'snapshot str>,
     hidden: HashSet<&'snapshot str>,
     /// Projects that only bases have, and that are pinned to others.
     elsewhere: HashSet<&'snapshot str>,
@@ -167,7 +165,6 @@ impl<'snapshot> VisibleProjects<'snapshot> {
     /// The projects that these stages show at this time.
     pub fn of(order: &ResolutionOrder<'snapshot>, now: Timestamp) -> VisibleProjects<'snapshot> {
         let mut listed = VisibleProjects {
-            names: order.project_names(),
             hidden: HashSet::new(),
             elsewhere: HashSet::new(),
             until: None,
@@ -175,11 +172,11 @@ impl<'snapshot> VisibleProjects<'snapshot> {
             judged: order.asked_advisories().map(AdvisoryStamp::by),
         };
         if order.has_pins() {
-            let names = listed.names.iter().copied();
+            let names = order.project_names();
             listed.elsewhere = names.filter(|name| order.project(name).is_none()).collect();
         }
         let doubtful: Vec<&str> = match order.has_policy() {
-            true => listed.names.clone(),
+            true => order.project_names().collect(),
             false => {
                 let names = order.stages().iter().flat_map(|stage| stage.quarantined_names());
                 names.map(|name| name.as_str()).collect()
@@ -199,12 +196,15 @@ impl<'snapshot> VisibleProjects<'snapshot> {
                 listed.hidden.insert(name);
             }
         }
-        if !listed.hidden.is_empty() || !listed.elsewhere.is_empty() {
-            let (hidden, elsewhere) = (&listed.hidden, &listed.elsewhere);
-            let is_left_out = |name: &str| hidden.contains(name) || elsewhere.contains(name);
-            listed.names.retain(|name| !is_left_out(name));
-        }
         listed
+    }
+
+    /// Their names, ascending, each once; `order` are the stages.
+    pub fn names(
+        &self,
+        order: &ResolutionOrder<'snapshot>,
+    ) -> impl Iterator<Item = &'snapshot str> {
+        order.project_names().filter(|name| !self.hides(name))
     }
 
     /// Whether the stages' own part of this project is hidden.

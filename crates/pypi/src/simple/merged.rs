@@ -561,7 +561,11 @@ pub fn merged_list(
     let stage = order.stages()[0].name();
     let prefix = to_projects(links, stage);
     let listed = VisibleProjects::of(order, now);
-    let mut names: Vec<&str> = listed.names.clone();
+    // Only with those of upstreams they have to be brought into order.
+    let mut names: Vec<&str> = Vec::new();
+    if !upstream.is_empty() {
+        names.extend(listed.names(order));
+    }
     let held: HashSet<&str> = order
         .stages()
         .iter()
@@ -586,10 +590,15 @@ pub fn merged_list(
     // Stable, as this sort merges what is sorted already.
     names.sort();
     names.dedup();
+    let names: Box<dyn Iterator<Item = &str>> = match upstream {
+        [] => Box::new(listed.names(order)),
+        _ => Box::new(names.into_iter()),
+    };
+    let count_max = names.size_hint().1.unwrap_or(order.stages()[0].project_map().len());
     let text = if form == PageForm::Json {
-        let mut page = String::with_capacity(128 + 36 * names.len());
+        let mut page = String::with_capacity(128 + 36 * count_max);
         _ = write!(page, "{{\"meta\":{{\"api-version\":\"{API_VERSION}\"}},\"projects\":[");
-        for (position, name) in names.into_iter().enumerate() {
+        for (position, name) in names.enumerate() {
             page.push_str(if position == 0 { "{\"name\":\"" } else { ",{\"name\":\"" });
             page.push_str(name);
             page.push_str("\"}");
@@ -597,7 +606,7 @@ pub fn merged_list(
         page.push_str("]}");
         page
     } else {
-        let mut page = list_head(stage, 32 * names.len());
+        let mut page = list_head(stage, 32 * count_max);
         if form == PageForm::Human {
             push_hidden_projects(&mut page, listed.hidden() + hidden);
         }

@@ -313,7 +313,7 @@ fn inherited(order: &ResolutionOrder<'_>, query: &xml_rpc::Query) -> Vec<Hit> {
         true => terms.iter().all(|words| has_all(name, words)),
         false => terms.iter().any(|words| has_all(name, words)),
     };
-    let names = order.project_names().into_iter().filter(|name| is_wanted(name));
+    let names = order.project_names().filter(|name| is_wanted(name));
     let now = Timestamp::now();
     let found = names.filter_map(|name| {
         let (view, name) = (order.project(name)?, order.project_name(name)?);
