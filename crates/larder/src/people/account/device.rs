@@ -2,7 +2,7 @@
 //!
 //! code -> [`DeviceLogIn`](account::DeviceLogIn) -> the person's password, or a log-in of a moment ago -> [`CreateToken`], with the secret of the log-in
 
-use account::change::{CreateTokenError, NewToken};
+use account::change::CreateTokenError;
 use account::{Principal, Scopes, SessionText};
 use askama::Template;
 use axum::body::Body;
@@ -134,10 +134,8 @@ async fn approved(
         let text = "This code is not one of this server, or is more than ten minutes old: `larder login` shows another.";
         return Err(HttpError::unusable(text));
     };
-    let expiry: Result<Expiry, _> = expires.parse();
-    let expires_at = expiry.and_then(|expiry| expiry.at(now));
-    let expires_at = expires_at.map_err(HttpError::unusable)?;
-    if expires_at.is_none() {
+    let expires: Expiry = expires.parse().map_err(HttpError::unusable)?;
+    if matches!(expires, Expiry::Never) {
         return Err(HttpError::unusable(
             "The token of a log-in ends: a time such as 30d was expected.",
         ));
@@ -145,14 +143,14 @@ async fn approved(
     // A token outlives the session.
     forms::proved_again(app, posted, "own").await?;
     auth::admit_to_disk(app, &posted.principal).await?;
-    let token = NewToken {
+    let creating = CreateToken {
         user: posted.session.user().clone(),
         comment: "larder login".to_owned(),
         scopes: Scopes::ALL,
         limits: None,
-        expires_at,
+        expires: Some(expires),
+        secret,
     };
-    let creating = CreateToken { token, secret };
     match carry_out(&mut app.keeper(), &posted.sender(head), &creating).await {
         Ok(_) => Ok(()),
         Err(Refusal::Rule(Rule::CreateToken(CreateTokenError::Taken(_)))) => {

@@ -14,11 +14,10 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{Method, StatusCode};
-use jiff::Timestamp;
 use mirrors::Mirror;
 use mirrors::prefetch::{self, FileStream, Index, IndexFile};
-use operations::rights::{self, check_keeper, may_keep};
-use operations::{Basis, Right, Sender};
+use operations::rights::prefetcher;
+use operations::{Basis, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
@@ -33,9 +32,6 @@ use crate::app::prefetches::{Busy, Prefetch};
 use crate::front::body::{BodyError, HeldBody, parsed};
 use crate::front::error::HttpError;
 use crate::front::request::Parts;
-
-/// The purpose, as a refusal names it.
-const PURPOSE: &str = "fetching files ahead";
 
 /// Size of a lock; that of a project with a thousand dependencies has about 3 MB.
 pub(crate) const LOCK_BYTES_MAX: usize = 4 << 20;
@@ -64,12 +60,6 @@ const ACCEPTED: &str = "application/json, */*;q=0.1";
 /// Bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// The mirror, if the sender may have files fetched ahead for it.
-fn kept<'basis>(basis: &'basis Basis, stage: &StageName) -> Result<&'basis Arc<Stage>, Refused> {
-    check_keeper(basis, stage, Right::Remove(PURPOSE))?;
-    Ok(rights::stage(basis, stage)?)
-}
-
 /// `GET`: how far the last lock is.
 pub(crate) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
     let last = last(&ask.app, &ask.asked().await?, &ask.stage_name(stage)?)?;
@@ -82,7 +72,7 @@ pub(crate) fn last(
     basis: &Basis,
     stage: &StageName,
 ) -> Result<Option<Arc<Prefetch>>, Refused> {
-    kept(basis, stage)?;
+    prefetcher(basis, stage)?;
     Ok(app.python.prefetches.of(stage))
 }
 
@@ -113,7 +103,7 @@ pub(crate) async fn start_prefetch(
     body: Body,
 ) -> Result<Response, Refused> {
     let (stage, principal) = (ask.stage_name(stage)?, ask.principal().await?);
-    kept(&ask.asked().await?, &stage)?;
+    prefetcher(&ask.asked().await?, &stage)?;
     let received = whole_body(ask, &principal, body, LOCK_BYTES_MAX).await?;
     let sender = (&ask.head, ask.sender().await?);
     let begun =
@@ -133,11 +123,10 @@ pub(crate) async fn start(
     let lock = parsed_lock(app, name, received).await?;
     // The right may have ended while the lock came.
     let basis = app.basis(sender)?;
-    let mirror = kept(&basis, stage)?;
-    check_source(app, mirror)?;
+    check_source(app, prefetcher(&basis, stage)?)?;
     let sender = basis.principal();
     let by = sender.user_name().map(ToString::to_string).unwrap_or_default();
-    let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, Timestamp::now());
+    let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, basis.now);
     let begun = app.python.prefetches.begin(stage, prefetch).map_err(|busy| match busy {
         Busy::Mirror => Refused::conflict(
             "the files of a lock are being fetched for this mirror: wait for it, or stop it",
@@ -357,11 +346,10 @@ impl OwnIndex {
         if let Some(why) = offline(&self.app, stage) {
             return Err(why.to_owned());
         }
-        let principal = basis.principal();
-        if !may_keep(&basis.rules, principal, stage.name()) {
+        if prefetcher(&basis, stage.name()).is_err() {
             return Err("who began it may not change the mirror any more".to_owned());
         }
-        Ok((principal.clone(), stage.clone()))
+        Ok((basis.principal().clone(), stage.clone()))
     }
 
     /// The answer that the sender's client would get for this file.

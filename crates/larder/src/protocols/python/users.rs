@@ -85,14 +85,12 @@ pub(crate) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     auth::admit_to_disk(&ask.app, principal).await?;
     let (edit, _json) = edit(ask, principal, body, true).await?;
     let password = edit.password.ok_or_else(|| Refused::bad_request("password needs to be set"))?;
-    let mut user = User::new(name, Timestamp::now());
-    user.password_hash = Some(auth::hashed(&ask.app, password).await?);
-    edit.profile.apply(&mut user);
-    let creating = CreateUser { user };
-    ask.carry_out(&creating).await?;
+    let password = Some(auth::hashed(&ask.app, password).await?);
+    let creating = CreateUser { password, profile: edit.profile, ..CreateUser::named(name) };
+    let user = ask.carry_out(&creating).await?;
     // The client itself sent all of this, so nothing is left out.
     let view = View { shows_all: true, ..ask.view(principal) };
-    let config = UserConfig { user: &creating.user, view };
+    let config = UserConfig { user: &user, view };
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))
 }
 

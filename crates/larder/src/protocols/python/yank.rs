@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
-use operations::rights::{IndexPart, check_keeper, remover};
-use operations::{Done, Right, Sender, carry_out_long};
+use operations::rights::{IndexPart, remover};
+use operations::{Done, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
 use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
@@ -188,7 +188,7 @@ pub(crate) async fn apply_retention(
     body: Body,
 ) -> Result<Response, Refused> {
     let stage = ask.stage_name(stage)?;
-    check_keeper(&ask.asked().await?, &stage, Right::Remove(RemoveOldVersions::PURPOSE))?;
+    RemoveOldVersions::admit(&ask.asked().await?, &stage)?;
     let object = members(ask, body, &["versions", "days"]).await?;
     let own = match object.is_empty() {
         true => None,
