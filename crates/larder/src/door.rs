@@ -1,12 +1,12 @@
 //! The one door to everything that is answered: from a request to its handler, and back.
 //!
-//! What is in memory is answered at once ([`Quick`]). Every other request is looked up in the table ([`Asked`]), and the handler
+//! What is in memory is answered at once ([`Quick`]). Every other request is looked up in the table ([`RoutedRequest`]), and the handler
 //! of its endpoint is called. [`Finish`] ends both. The paths are in [`crate::routes`]; `docs/urls.md` is the same table for
 //! users.
 
-mod asked;
 mod handlers;
 mod python;
+mod routed_request;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use net::{Answered, Peer};
 use state::security;
 
 use crate::app::App;
-use crate::front::copies::{Admitted, Anonymous};
+use crate::front::copies::{Anonymous, Answerer};
 use crate::front::error::HttpError;
 use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
@@ -35,7 +35,7 @@ use crate::protocols::python::simple;
 use crate::protocols::{self, admin, articles, aur};
 use crate::routes::{Endpoint, Tree};
 
-use self::asked::{Asked, Way};
+use self::routed_request::{RouteTarget, RoutedRequest};
 
 /// The door of a listener.
 pub(crate) struct Door {
@@ -211,9 +211,9 @@ async fn answer_later(
             (endpoint, response, None, None)
         }
         _ => {
-            let asked = Asked::of(&app, &head);
+            let routed = RoutedRequest::of(&app, &head);
             // Before anything is taken from the store, the session among it.
-            let seen = match asked.waits() {
+            let seen = match routed.waits() {
                 true => serial::wait_for_seen(&app, &head.headers).await,
                 false => Ok(()),
             };
@@ -229,7 +229,7 @@ async fn answer_later(
             let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
-                Box::pin(survived(asked.endpoint, call_handler(&app, asked, seen, head, body)));
+                Box::pin(survived(routed.endpoint, call_handler(&app, routed, seen, head, body)));
             let (endpoint, response) = security::of_request(client, answering).await;
             (endpoint, response, site, session)
         }
@@ -260,7 +260,7 @@ async fn answer_later(
 /// has seen.
 async fn call_handler(
     app: &Arc<App>,
-    Asked { endpoint, way }: Asked,
+    RoutedRequest { endpoint, target }: RoutedRequest,
     seen: Result<(), HttpError>,
     head: Parts,
     body: Body,
@@ -271,10 +271,10 @@ async fn call_handler(
     if let Err(refused) = admitted {
         return (endpoint, refused.into_response());
     }
-    let way = match way {
+    let target = match target {
         // Preflights among them, of which a browser follows no redirect.
-        Way::Nowhere(answer) if head.method == Method::OPTIONS => return (endpoint, answer),
-        way => way,
+        RouteTarget::Answer(answer) if head.method == Method::OPTIONS => return (endpoint, answer),
+        target => target,
     };
     let body = match copies::to_primary(app, endpoint, &head, body).await {
         Ok(response) => return (endpoint, response),
@@ -284,12 +284,12 @@ async fn call_handler(
     let (anonymous, body) = match app.primary_of_part() {
         None => (None, body),
         Some(_) => match Box::pin(Anonymous::admit(app, endpoint, &head, body)).await {
-            Admitted::Here(anonymous, body) => (anonymous, body),
-            Admitted::Answered(response) => return (endpoint, response),
+            Answerer::Here(anonymous, body) => (anonymous, body),
+            Answerer::Primary(response) => return (endpoint, response),
         },
     };
-    let (endpoint, response) = match way {
-        Way::Handler(route) => {
+    let (endpoint, response) = match target {
+        RouteTarget::Handler(route) => {
             let calling = handlers::call(app, endpoint, &route, &head, body);
             let outcome = match endpoint.looks_through_all() {
                 true => {
@@ -301,8 +301,8 @@ async fn call_handler(
             (endpoint, outcome.unwrap_or_else(HttpError::into_response))
         }
         // Boxed as well.
-        Way::Python => Box::pin(python::call(app, head, body)).await,
-        Way::Nowhere(answer) => (endpoint, answer),
+        RouteTarget::Python => Box::pin(python::call(app, head, body)).await,
+        RouteTarget::Answer(answer) => (endpoint, answer),
     };
     match anonymous {
         None => (endpoint, response),

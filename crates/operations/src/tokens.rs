@@ -40,7 +40,9 @@ impl Operation for CreateToken {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
         let (accounts, user) = (&basis.stored.accounts, self.user.clone());
-        admit_always(basis, |policy, principal| policy.create_token(principal, &user, self.scopes))?;
+        admit_always(basis, |policy, principal| {
+            policy.create_token(principal, &user, self.scopes)
+        })?;
         if accounts.user(&user).is_none() {
             return Err(NoUser(user).into());
         }

@@ -72,7 +72,7 @@ pub(crate) async fn create_user(
 async fn new_user(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     name: &str,
 ) -> Result<CreateUser, HttpError> {
     let name: UserName = name.parse().map_err(HttpError::bad_request)?;
@@ -295,7 +295,7 @@ pub(crate) async fn change_user(
 async fn new_password(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     name: &UserName,
 ) -> Result<ChangeUser, HttpError> {
     let edit = edit(app, &json!({"password": posted.fields.one("password")?}))?;
