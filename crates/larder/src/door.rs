@@ -347,9 +347,17 @@ struct Finish {
 }
 
 impl Finish {
-    /// Adds the headers that all answers of the endpoint have, turns an error into a page for a browser (`site`), and counts the
-    /// request.
+    /// Completes the response, which is a 500 if that panics, and counts the request.
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
+        let (endpoint, stopwatch) = (self.endpoint, self.stopwatch);
+        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.complete(app, response, site))) {
+            *response = panicked(cause);
+        }
+        app.metrics.responded(endpoint, response.status(), stopwatch);
+    }
+
+    /// Adds the headers that all answers of the endpoint have, and turns an error into a page for a browser (`site`).
+    fn complete(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
             Endpoint::ListTokens
@@ -380,7 +388,6 @@ impl Finish {
             tags.mark(app, response.status(), response.headers_mut());
         }
         cors::open(app, self.endpoint, self.page.as_ref(), self.asks_first, response);
-        app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
     }
 }
 
@@ -398,23 +405,28 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_panic_is_a_500_and_counted_as_one() {
+    /// The answer to a request, its last step included, is 500, and counted as one.
+    async fn check(
+        answering: impl Future<Output = (Endpoint, Response)>,
+        site: impl FnOnce() -> Option<Site>,
+    ) {
         let (app, _directory) = App::for_test().await;
-        let answering = async { panic!("a handler that panics") };
         let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
-        let finish = Finish {
-            endpoint,
-            stopwatch: Stopwatch::start(),
-            page: None,
-            asks_first: false,
-            tags: None,
-        };
-        finish.apply(&app, &mut response, || None);
+        let stopwatch = Stopwatch::start();
+        let finish = Finish { endpoint, stopwatch, page: None, asks_first: false, tags: None };
+        finish.apply(&app, &mut response, site);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         let metrics = String::from_utf8(app.metrics.render()).expect("text");
         let line = "larder_http_requests_total{status=\"500\",surface=\"server\"} 1\n";
         assert!(metrics.contains(line), "{metrics}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_counted_as_one() {
+        check(async { panic!("a handler that panics") }, || None).await;
+        let missing = HttpError::not_found("nothing").into_response();
+        let answering = async { (Endpoint::ShowDocs, missing) };
+        check(answering, || panic!("a page of an error that panics")).await;
     }
 }
