@@ -59,7 +59,7 @@ pub use path::{ArticlePath, PathError, Target};
 pub use record::{KIND, key};
 pub use revision::{Kind, Revision, RevisionError, RevisionFacts};
 pub use search::{SearchIndex, fold};
-pub use snapshot::{Applied, ListQuery, Page, Snapshot, article_of_record};
+pub use snapshot::{ApplyOutcome, ListQuery, Page, Snapshot, article_of_record};
 pub use tag::RevisionTag;
 pub use text_index::TextIndex;
 pub use write::{

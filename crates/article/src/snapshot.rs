@@ -44,7 +44,7 @@ pub struct Snapshot {
 
 /// The result of [`Snapshot::apply`].
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct ApplyOutcome {
     /// The next snapshot.
     pub snapshot: Snapshot,
     /// The articles whose records were applied, each once, in ascending order.
@@ -156,16 +156,16 @@ impl Snapshot {
     /// Takes time in proportion to the number of records times the logarithm of the number of articles. Builds no
     /// search index (see [`Snapshot::wants_index`]).
     ///
-    /// A record that cannot be read is listed in [`Applied::troubles`] and does not affect the article's other
+    /// A record that cannot be read is listed in [`ApplyOutcome::troubles`] and does not affect the article's other
     /// revisions.
     #[must_use]
-    pub fn apply(&self, records: &[Record]) -> Applied {
+    pub fn apply(&self, records: &[Record]) -> ApplyOutcome {
         self.clone().after(records)
     }
 
     /// Like [`Snapshot::apply`], but takes the snapshot: what it shares with no other is changed in place.
     #[must_use]
-    pub fn after(self, records: &[Record]) -> Applied {
+    pub fn after(self, records: &[Record]) -> ApplyOutcome {
         let mut troubles = Vec::new();
         let mut snapshot = self;
         // All records of an article are applied at once: it is copied once, and only its last state goes into the
@@ -195,7 +195,7 @@ impl Snapshot {
             snapshot.apply_to_article(name, changes, &mut troubles);
             changed.push(name.clone());
         }
-        Applied { snapshot, changed, troubles }
+        ApplyOutcome { snapshot, changed, troubles }
     }
 
     fn apply_to_attachments(

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use postings::DocId;
@@ -91,7 +92,8 @@ impl Answer {
     ) -> Result<Answer, Query> {
         match Query::parse(params, speaks_6) {
             Ok(query) => {
-                snapshot.answer_unless_large(&query, results_max, at_once_max).ok_or(query)
+                let admit = |count| if count > at_once_max { Err(()) } else { Ok(()) };
+                snapshot.answer_if(&query, results_max, admit).map_err(|()| query)
             }
             Err(refusal) => Ok(refusal.answer()),
         }
@@ -196,32 +198,33 @@ impl Snapshot {
     }
 
     /// Answers `query` as upstream does, whatever else is asked.
+    #[inline(always)]
     pub(crate) fn answer_plainly(&self, query: &Query, results_max: usize) -> Answer {
-        let answer = self.answer_unless_large(query, results_max, usize::MAX);
-        answer.unwrap_or_else(|| too_many(query))
+        let Ok(answer) = self.answer_if(query, results_max, |_| Ok::<_, Infallible>(()));
+        answer
     }
 
-    /// The answer, unless it has more than `at_once_max` packages.
+    /// The answer, if `admit` lets it have so many packages.
     #[inline(always)]
-    fn answer_unless_large(
+    fn answer_if<E>(
         &self,
         query: &Query,
         results_max: usize,
-        at_once_max: usize,
-    ) -> Option<Answer> {
+        admit: impl FnOnce(usize) -> Result<(), E>,
+    ) -> Result<Answer, E> {
         match self.layers() {
-            Ok(segment) => answer(segment, query, results_max, at_once_max),
-            Err(layers) => answer(&layers, query, results_max, at_once_max),
+            Ok(segment) => answer(segment, query, results_max, admit),
+            Err(layers) => answer(&layers, query, results_max, admit),
         }
     }
 }
 
-fn answer(
+fn answer<E>(
     packages: &impl Searchable,
     query: &Query,
     results_max: usize,
-    at_once_max: usize,
-) -> Option<Answer> {
+    admit: impl FnOnce(usize) -> Result<(), E>,
+) -> Result<Answer, E> {
     let outcome = Outcome::Answered(query.asked);
     let callback = query.callback.as_deref();
     let names = match query.kind {
@@ -231,21 +234,19 @@ fn answer(
             let found = if query.kind == Kind::Info {
                 info(packages, query, limit)
             } else if is_surely_too_much(packages, query, results_max) {
-                return Some(too_many(query));
+                return Ok(too_many(query));
             } else {
                 search(packages, query, limit)
             };
             if found.len() > results_max {
-                return Some(too_many(query));
+                return Ok(too_many(query));
             }
-            if found.len() > at_once_max {
-                return None;
-            }
+            admit(found.len())?;
             let (json, etag, outline) = render_outlined(packages, query, &found);
             let mut answer = Answer::finish_tagged(json, etag, JSON, callback, outcome);
             // The positions are only right without a callback before the JSON.
             answer.reply.outline = outline.filter(|_| callback.is_none());
-            return Some(answer);
+            return Ok(answer);
         }
         Kind::Suggest
         | Kind::OpensearchSuggest
@@ -253,7 +254,7 @@ fn answer(
         | Kind::OpensearchSuggestBase => suggest(packages, query),
     };
     if matches!(query.kind, Kind::Suggest | Kind::SuggestBase) {
-        return Some(Answer::finish(names, JSON, callback, outcome));
+        return Ok(Answer::finish(names, JSON, callback, outcome));
     }
     let arg = query.single().map_or("", |arg| arg.literal.as_str());
     let mut json = b"[".to_vec();
@@ -261,7 +262,7 @@ fn answer(
     json.push(b',');
     json.extend_from_slice(&names);
     json.push(b']');
-    Some(Answer::finish(json, SUGGESTIONS, callback, outcome))
+    Ok(Answer::finish(json, SUGGESTIONS, callback, outcome))
 }
 
 /// The packages that an `info` query names, in the order of the request, each once.

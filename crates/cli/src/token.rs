@@ -10,7 +10,6 @@ use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use config::Config;
 use jiff::Timestamp;
-use operations::Keeper as _;
 use operations::tokens::{CreateToken, RevokeToken};
 use serde_json::{Value, json};
 use state::accounts::{self, Age, Expiry};
@@ -108,8 +107,9 @@ impl Command {
                     prefixes.into_iter().collect(),
                 );
                 let scopes = scopes.into_iter().collect();
-                let new = change::NewToken { user, comment, scopes, limits, expires_at: None };
-                create_token(directory, new, expires, answer.is_json).await
+                let secret = secrets::random().map_err(Exit::failure)?;
+                let creating = CreateToken { user, comment, scopes, limits, expires, secret };
+                create_token(directory, &creating, answer.is_json).await
             }
             Command::Revoke { ids } => revoke_tokens(directory, &ids).await,
         }))
@@ -171,19 +171,11 @@ fn list_tokens(
 
 async fn create_token(
     directory: &mut Directory,
-    new: change::NewToken,
-    expiry: Option<Expiry>,
+    creating: &CreateToken,
     is_json: bool,
 ) -> Result<String, Exit> {
-    let now = Timestamp::now();
-    let expires_at = match expiry {
-        Some(expiry) => expiry.at(now).map_err(Exit::failure)?,
-        None => directory.rules().token_end(now),
-    };
-    let new = change::NewToken { expires_at, ..new };
-    let secret = secrets::random().map_err(Exit::failure)?;
-    let (text, token) = directory.carry_out(&CreateToken { token: new, secret }).await?.outcome;
-    let mut object = accounts::token_json(&token, None, now);
+    let (text, token) = directory.carry_out(creating).await?.outcome;
+    let mut object = accounts::token_json(&token, None, token.created_at);
     object["token"] = json!(text.reveal());
     if !is_json {
         let until = token.expires_at.map_or_else(

@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use account::{Field, GroupName, ProfileEdit, User, UserName, change};
+use account::change::{self, CreateUserError};
+use account::{EditRules, GroupName, ProfileEdit, User, UserEdit, UserName};
 use clap::{Args, Subcommand};
 use config::Config;
-use jiff::Timestamp;
 use operations::users::{CreateUser, DeleteUser, SetDisabled, SetGroups, SetPassword};
-use operations::{Refusal, Rule};
+use operations::{Foreseen, Refusal, Rule};
 use serde_json::{Value, json};
 use state::accounts;
 
@@ -122,17 +122,10 @@ impl Command {
             Command::List(answer) => Ok(list_users(directory, answer.is_json)),
             Command::Show { user, answer } => show_user(directory, &user, answer.is_json),
             Command::Add { user, groups, email, title, password, answer } => {
-                let field = |text: Option<String>| match text {
-                    Some(text) if !text.is_empty() => Field::Set(text),
-                    _ => Field::Keep,
-                };
-                let (email, title) = (field(email), field(title));
-                let profile = ProfileEdit { email, title, ..ProfileEdit::default() };
-                check_profile(&profile)?;
                 let groups = groups.into_iter().flatten().collect();
-                let mut user = User { groups, ..User::new(user, Timestamp::now()) };
-                profile.apply(&mut user);
-                add_user(directory, user, &password, answer.is_json).await
+                let profile = profile([("email", email), ("title", title)])?;
+                let creating = CreateUser { groups, profile, ..CreateUser::named(user) };
+                add_user(directory, creating, &password, answer.is_json).await
             }
             Command::Password { user, password, answer } => {
                 set_password(directory, &user, &password, answer.is_json).await
@@ -156,17 +149,13 @@ pub(super) fn answer(object: Value, is_json: bool, secret: Option<&str>) -> Stri
     }
 }
 
-/// The bounds of HTTP's edits hold here as well.
-fn check_profile(profile: &ProfileEdit) -> Result<(), Exit> {
-    let mut object = serde_json::Map::new();
-    for (key, field) in [("email", &profile.email), ("title", &profile.title)] {
-        if let Field::Set(text) = field {
-            object.insert(key.to_owned(), Value::String(text.clone()));
-        }
-    }
-    account::UserEdit::from_json(&object, account::EditRules::default())
-        .map(drop)
-        .map_err(Exit::usage)
+/// The profile that these texts make, within the bounds of HTTP's edits.
+fn profile(texts: [(&str, Option<String>); 2]) -> Result<ProfileEdit, Exit> {
+    let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?)));
+    let texts = texts.filter(|(_, text)| !text.is_empty());
+    let object = texts.map(|(key, text)| (key.to_owned(), text.into())).collect();
+    let edit = UserEdit::from_json(&object, EditRules::default()).map_err(Exit::usage)?;
+    Ok(edit.profile)
 }
 
 /// The user of this name.
@@ -241,21 +230,21 @@ fn show_user(directory: &Directory, name: &UserName, is_json: bool) -> Result<St
 
 async fn add_user(
     directory: &mut Directory,
-    user: User,
+    mut creating: CreateUser,
     password: &PasswordSource,
     is_json: bool,
 ) -> Result<String, Exit> {
     // Before the command asks for a password for nothing.
-    change::create_user(directory.snapshot(), &user).map_err(|error| match error {
+    directory.carry_out(&Foreseen(&creating)).await.map_err(|refusal| match refusal {
         // devpi's text does not say which.
-        change::CreateUserError::Exists => {
-            Exit::failure(format!("user '{}' already exists", user.name))
+        Refusal::Rule(Rule::CreateUser(CreateUserError::Exists)) => {
+            Exit::failure(format!("user '{}' already exists", creating.name))
         }
-        error => Exit::failure(error),
+        refusal => refusal.into(),
     })?;
-    let password = password.read(&user.name)?;
-    let user = User { password_hash: password.hash()?, ..user };
-    directory.carry_out(&CreateUser { user: user.clone() }).await?;
+    let password = password.read(&creating.name)?;
+    creating.password = password.hash()?;
+    let user = directory.carry_out(&creating).await?.outcome;
     let name = &user.name;
     match joined(&user.groups).as_str() {
         "" => note(&format!("made the user {name}")),

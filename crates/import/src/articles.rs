@@ -125,7 +125,7 @@ impl fmt::Display for ArticlesReport {
 
 /// The contents of the folder.
 #[derive(Debug, Default)]
-struct Listing {
+struct ArticleFolder {
     /// Paths below the folder, with `/` between their parts, in order.
     files: Vec<String>,
     manifest: Manifest,
@@ -163,10 +163,10 @@ pub async fn import_articles(
 
 async fn everything(
     import: &ArticlesImport,
-    listing: Listing,
+    listing: ArticleFolder,
     writer: &mut Writer,
 ) -> anyhow::Result<ArticlesReport> {
-    let Listing { files, manifest, hidden, left_out } = listing;
+    let ArticleFolder { files, manifest, hidden, left_out } = listing;
     let mut report =
         ArticlesReport { is_dry_run: import.is_dry_run, hidden, left_out, ..Default::default() };
     let mut names = Names::new(import.drops_md);
@@ -482,11 +482,11 @@ pub(crate) fn described(
 }
 
 /// Lists the files below `directory`.
-fn listed(directory: &Path) -> anyhow::Result<Listing> {
+fn listed(directory: &Path) -> anyhow::Result<ArticleFolder> {
     if directory.is_file() {
         bail!("`{}` is a file: the folder that contains it was expected", directory.display());
     }
-    let mut listing = Listing::default();
+    let mut listing = ArticleFolder::default();
     let mut waiting = vec![String::new()];
     while let Some(folder) = waiting.pop() {
         let place = directory.join(&folder);
@@ -529,7 +529,7 @@ fn listed(directory: &Path) -> anyhow::Result<Listing> {
     Ok(listing)
 }
 
-impl Listing {
+impl ArticleFolder {
     fn take(
         &mut self,
         path: &str,

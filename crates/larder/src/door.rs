@@ -1,12 +1,12 @@
 //! The one door to everything that is answered: from a request to its handler, and back.
 //!
-//! What is in memory is answered at once ([`Quick`]). Every other request is looked up in the table ([`Asked`]), and the handler
+//! What is in memory is answered at once ([`Quick`]). Every other request is looked up in the table ([`RoutedRequest`]), and the handler
 //! of its endpoint is called. [`Finish`] ends both. The paths are in [`crate::routes`]; `docs/urls.md` is the same table for
 //! users.
 
-mod asked;
 mod handlers;
 mod python;
+mod routed_request;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use net::{Answered, Peer};
 use state::security;
 
 use crate::app::App;
-use crate::front::copies::{Admitted, Anonymous};
+use crate::front::copies::{Anonymous, Answerer};
 use crate::front::error::HttpError;
 use crate::front::negotiation::has_any;
 use crate::front::page::{self, Site};
@@ -35,7 +35,7 @@ use crate::protocols::python::simple;
 use crate::protocols::{self, admin, articles, aur};
 use crate::routes::{Endpoint, Tree};
 
-use self::asked::{Asked, Way};
+use self::routed_request::{RouteTarget, RoutedRequest};
 
 /// The door of a listener.
 pub(crate) struct Door {
@@ -211,9 +211,9 @@ async fn answer_later(
             (endpoint, response, None, None)
         }
         _ => {
-            let asked = Asked::of(&app, &head);
+            let routed = RoutedRequest::of(&app, &head);
             // Before anything is taken from the store, the session among it.
-            let seen = match asked.waits() {
+            let seen = match routed.waits() {
                 true => serial::wait_for_seen(&app, &head.headers).await,
                 false => Ok(()),
             };
@@ -229,7 +229,7 @@ async fn answer_later(
             let site = site_of_browser(&app, &head);
             // Boxed: it would be moved from one future into the next, and it is the largest.
             let answering =
-                Box::pin(survived(asked.endpoint, call_handler(&app, asked, seen, head, body)));
+                Box::pin(survived(routed.endpoint, call_handler(&app, routed, seen, head, body)));
             let (endpoint, response) = security::of_request(client, answering).await;
             (endpoint, response, site, session)
         }
@@ -260,7 +260,7 @@ async fn answer_later(
 /// has seen.
 async fn call_handler(
     app: &Arc<App>,
-    Asked { endpoint, way }: Asked,
+    RoutedRequest { endpoint, target }: RoutedRequest,
     seen: Result<(), HttpError>,
     head: Parts,
     body: Body,
@@ -271,10 +271,10 @@ async fn call_handler(
     if let Err(refused) = admitted {
         return (endpoint, refused.into_response());
     }
-    let way = match way {
+    let target = match target {
         // Preflights among them, of which a browser follows no redirect.
-        Way::Nowhere(answer) if head.method == Method::OPTIONS => return (endpoint, answer),
-        way => way,
+        RouteTarget::Answer(answer) if head.method == Method::OPTIONS => return (endpoint, answer),
+        target => target,
     };
     let body = match copies::to_primary(app, endpoint, &head, body).await {
         Ok(response) => return (endpoint, response),
@@ -284,12 +284,12 @@ async fn call_handler(
     let (anonymous, body) = match app.primary_of_part() {
         None => (None, body),
         Some(_) => match Box::pin(Anonymous::admit(app, endpoint, &head, body)).await {
-            Admitted::Here(anonymous, body) => (anonymous, body),
-            Admitted::Answered(response) => return (endpoint, response),
+            Answerer::Here(anonymous, body) => (anonymous, body),
+            Answerer::Primary(response) => return (endpoint, response),
         },
     };
-    let (endpoint, response) = match way {
-        Way::Handler(route) => {
+    let (endpoint, response) = match target {
+        RouteTarget::Handler(route) => {
             let calling = handlers::call(app, endpoint, &route, &head, body);
             let outcome = match endpoint.looks_through_all() {
                 true => {
@@ -301,8 +301,8 @@ async fn call_handler(
             (endpoint, outcome.unwrap_or_else(HttpError::into_response))
         }
         // Boxed as well.
-        Way::Python => Box::pin(python::call(app, head, body)).await,
-        Way::Nowhere(answer) => (endpoint, answer),
+        RouteTarget::Python => Box::pin(python::call(app, head, body)).await,
+        RouteTarget::Answer(answer) => (endpoint, answer),
     };
     match anonymous {
         None => (endpoint, response),
@@ -347,9 +347,17 @@ struct Finish {
 }
 
 impl Finish {
-    /// Adds the headers that all answers of the endpoint have, turns an error into a page for a browser (`site`), and counts the
-    /// request.
+    /// Completes the response, which is a 500 if that panics, and counts the request.
     fn apply(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
+        let (endpoint, stopwatch) = (self.endpoint, self.stopwatch);
+        if let Err(cause) = catch_unwind(AssertUnwindSafe(|| self.complete(app, response, site))) {
+            *response = panicked(cause);
+        }
+        app.metrics.responded(endpoint, response.status(), stopwatch);
+    }
+
+    /// Adds the headers that all answers of the endpoint have, and turns an error into a page for a browser (`site`).
+    fn complete(self, app: &App, response: &mut Response, site: impl FnOnce() -> Option<Site>) {
         let headers = response.headers_mut();
         match self.endpoint {
             Endpoint::ListTokens
@@ -380,7 +388,6 @@ impl Finish {
             tags.mark(app, response.status(), response.headers_mut());
         }
         cors::open(app, self.endpoint, self.page.as_ref(), self.asks_first, response);
-        app.metrics.responded(self.endpoint, response.status(), self.stopwatch);
     }
 }
 
@@ -398,23 +405,28 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_panic_is_a_500_and_counted_as_one() {
+    /// The answer to a request, its last step included, is 500, and counted as one.
+    async fn check(
+        answering: impl Future<Output = (Endpoint, Response)>,
+        site: impl FnOnce() -> Option<Site>,
+    ) {
         let (app, _directory) = App::for_test().await;
-        let answering = async { panic!("a handler that panics") };
         let (endpoint, mut response) = survived(Endpoint::ShowDocs, answering).await;
-        let finish = Finish {
-            endpoint,
-            stopwatch: Stopwatch::start(),
-            page: None,
-            asks_first: false,
-            tags: None,
-        };
-        finish.apply(&app, &mut response, || None);
+        let stopwatch = Stopwatch::start();
+        let finish = Finish { endpoint, stopwatch, page: None, asks_first: false, tags: None };
+        finish.apply(&app, &mut response, site);
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         let metrics = String::from_utf8(app.metrics.render()).expect("text");
         let line = "larder_http_requests_total{status=\"500\",surface=\"server\"} 1\n";
         assert!(metrics.contains(line), "{metrics}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_and_counted_as_one() {
+        check(async { panic!("a handler that panics") }, || None).await;
+        let missing = HttpError::not_found("nothing").into_response();
+        let answering = async { (Endpoint::ShowDocs, missing) };
+        check(answering, || panic!("a page of an error that panics")).await;
     }
 }

@@ -17,4 +17,4 @@ pub mod tasks;
 
 pub use start::demo::articles::write as write_demo_articles;
 pub use start::site::export_site;
-pub use start::{Running, run, start};
+pub use start::{RunningServer, run, start};

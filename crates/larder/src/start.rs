@@ -29,7 +29,7 @@ use crate::door::Door;
 use crate::tasks::{self, rescue, until};
 
 /// A server that is bound and about to serve.
-pub struct Running {
+pub struct RunningServer {
     /// Its state, for tests.
     pub app: Arc<App>,
     /// Where the main listeners listen.
@@ -52,7 +52,10 @@ pub struct Running {
 ///
 /// # Errors
 /// What cannot be opened, bound or read, with its name.
-pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Result<Running> {
+pub async fn start(
+    mut config: Config,
+    handed_over: Vec<Listener>,
+) -> anyhow::Result<RunningServer> {
     net::install_crypto_provider();
     if let Err(error) = net::raise_open_files_limit(config.limits.connections_max) {
         tracing::warn!(%error, "the limit on open files cannot be raised");
@@ -206,7 +209,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
             }
         });
     }
-    Ok(Running {
+    Ok(RunningServer {
         app,
         addresses,
         admin_address,
@@ -220,7 +223,7 @@ pub async fn start(mut config: Config, handed_over: Vec<Listener>) -> anyhow::Re
     })
 }
 
-impl Running {
+impl RunningServer {
     /// Serves until `stop` resolves, then drains and returns once everything has ended.
     pub async fn run_until(mut self, stop: impl Future<Output = ()>) {
         stop.await;

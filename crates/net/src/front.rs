@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::disk_file::{FileBody, FileRange};
 use super::pieces::{PieceReader, Pieces, keep};
-use super::progress::{CountGuard, HandlerGuard, Progress, Responding, WaitFlag};
+use super::progress::{CountGuard, HandlerGuard, Progress, ResponseGuard, WaitFlag};
 use super::room::{ConnectionRoom, HeldMemory, NoRoom};
 use super::socket::{UNREAD_BYTES_MAX, UNREAD_PATIENCE};
 use super::{Peer, host, sendfile};
@@ -106,7 +106,7 @@ impl Front {
 
     /// An answer that is there.
     fn ready(&self, made: BuiltResponse, held: Option<HeldMemory>) -> Answer {
-        let responding = Responding::new(&self.progress);
+        let responding = ResponseGuard::new(&self.progress);
         Answer(Source::Ready(Some(made.outgoing(held, responding))))
     }
 
@@ -117,7 +117,7 @@ impl Front {
 }
 
 impl hyper::service::Service<Request<Incoming>> for Front {
-    type Response = Response<Outgoing>;
+    type Response = Response<OutgoingBody>;
     type Error = Infallible;
     type Future = Answer;
 
@@ -268,7 +268,7 @@ enum Source {
         /// The memory of the request, unless it is over at once.
         held: Option<HeldMemory>,
     },
-    Ready(Option<Response<Outgoing>>),
+    Ready(Option<Response<OutgoingBody>>),
 }
 
 /// A response.
@@ -285,7 +285,11 @@ impl BuiltResponse {
     }
 
     /// The response as it is sent, with what its request holds.
-    fn outgoing(self, held: Option<HeldMemory>, responding: Responding) -> Response<Outgoing> {
+    fn outgoing(
+        self,
+        held: Option<HeldMemory>,
+        responding: ResponseGuard,
+    ) -> Response<OutgoingBody> {
         let BuiltResponse { mut response, first: rest } = self;
         let progress = responding.progress();
         let file = FileRange::of(&mut response);
@@ -305,12 +309,12 @@ impl BuiltResponse {
         }
         // The library may keep the end of an answer, and its stream, when the body is gone.
         let held = if progress.is_http2() { held.map(HeldMemory::until_written) } else { held };
-        response.map(|body| Outgoing { body, file, reading, rest, held, responding })
+        response.map(|body| OutgoingBody { body, file, reading, rest, held, responding })
     }
 }
 
 impl Future for Answer {
-    type Output = Result<Response<Outgoing>, Infallible>;
+    type Output = Result<Response<OutgoingBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         const POLLED_AGAIN: &str = "an answer is not polled after it is there";
@@ -414,7 +418,7 @@ impl Drop for Inbound {
 }
 
 /// A response's body, which tells whether the client or the handler is the slower one.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingBody {
     body: Body,
     /// Sent rather than the body, which has the same bytes.
     file: Option<Box<FileBody>>,
@@ -424,10 +428,10 @@ pub(super) struct Outgoing {
     rest: Bytes,
     /// The memory of the request; over HTTP/2 it goes along with the last bytes.
     held: Option<HeldMemory>,
-    responding: Responding,
+    responding: ResponseGuard,
 }
 
-impl Outgoing {
+impl OutgoingBody {
     /// Bytes of the body, with the room that they take.
     fn counted(&mut self, bytes: Bytes) -> Bytes {
         if let Some(reading) = &mut self.reading {
@@ -462,7 +466,7 @@ impl Outgoing {
     }
 }
 
-impl hyper::body::Body for Outgoing {
+impl hyper::body::Body for OutgoingBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -271,19 +271,19 @@ impl HandlerGuard {
     }
 
     /// The handler has returned a response.
-    pub(super) fn responds(self) -> Responding {
-        Responding::new(&self.0.progress)
+    pub(super) fn responds(self) -> ResponseGuard {
+        ResponseGuard::new(&self.0.progress)
     }
 }
 
 /// A response on its way.
 #[derive(Debug)]
-pub(super) struct Responding {
+pub(super) struct ResponseGuard {
     waits: WaitFlag,
     counted: CountGuard,
 }
 
-impl Responding {
+impl ResponseGuard {
     /// Counts from now on.
     pub(super) fn new(progress: &Arc<Progress>) -> Self {
         Self {
@@ -302,7 +302,7 @@ impl Responding {
     }
 }
 
-impl Drop for Responding {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
         self.waits.set(&self.counted.progress, false);
         // The bytes after the head were this request's body, not the start of the next head.

@@ -86,7 +86,7 @@ pub struct AnnounceText {
 
 /// What is known of a text before it has arrived.
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub struct ExpectedText {
     /// The media type of the version that it was made from.
     pub base_type: Option<ContentType>,
 }
@@ -94,9 +94,9 @@ pub struct Expected {
 impl Operation for AnnounceText {
     const NAME: Name = Name::AnnounceText;
 
-    type Outcome = Expected;
+    type Outcome = ExpectedText;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<Expected>, Refusal> {
+    fn decide(&self, basis: &Basis) -> Result<Decided<ExpectedText>, Refusal> {
         let AnnounceText { name, base, comment } = self;
         check_article_writer(basis, name)?;
         let (articles, author) = (&basis.stored.articles, author(basis));
@@ -105,7 +105,7 @@ impl Operation for AnnounceText {
         announced.check(articles, &basis.rules.article_limits)?;
         let content = articles.revision(name, base).and_then(|facts| facts.content());
         let base_type = content.map(|content| content.content_type.clone());
-        Ok(Decided::new(None, Expected { base_type }))
+        Ok(Decided::new(None, ExpectedText { base_type }))
     }
 }
 

@@ -5,6 +5,7 @@ use account::{Forbidden, LastLink, LinkError, LinkedLogInError, MintError, Restr
 use article::{ArticleName, AttachmentError, WriteError};
 use pypi::{ChangeError, ConfigError, PublisherError, StageName};
 use record::Digest;
+use state::accounts::ExpiryError;
 use state::release_metadata::MetadataTooLong;
 use state::stored::WriteFailure;
 use store::BlobError;
@@ -164,6 +165,9 @@ pub enum Rule {
     /// Of tokens.
     #[error(transparent)]
     CreateToken(#[from] CreateTokenError),
+    /// A token that would end after the end of time.
+    #[error(transparent)]
+    Expiry(#[from] ExpiryError),
     /// The token does not exist, or is another user's business.
     #[error(transparent)]
     NoToken(#[from] NoToken),
@@ -251,7 +255,7 @@ impl Rule {
             // Anybody can have an identity that nobody names: the store is not asked whether it is further.
             | Rule::NoPublisher(_) => Kind::Forbidden,
             Rule::CreateToken(CreateTokenError::NoUser(_)) => Kind::NotFound,
-            Rule::CreateToken(_) => Kind::Invalid,
+            Rule::CreateToken(_) | Rule::Expiry(_) => Kind::Invalid,
             Rule::Article(error) if error.is_about_state() => Kind::Conflict,
             Rule::Attachment(error) if !matches!(error, AttachmentError::TooLarge { .. }) => {
                 Kind::Conflict

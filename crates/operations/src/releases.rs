@@ -240,8 +240,13 @@ pub struct RemoveOldVersions {
 }
 
 impl RemoveOldVersions {
-    /// What the right is for, in a refusal.
-    pub const PURPOSE: &'static str = "removing old versions";
+    /// Refuses senders who may not remove old versions from the index.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`].
+    pub fn admit(basis: &Basis, stage: &StageName) -> Result<(), Refusal> {
+        check_keeper(basis, stage, Right::Remove("removing old versions"))
+    }
 }
 
 impl Operation for RemoveOldVersions {
@@ -251,7 +256,7 @@ impl Operation for RemoveOldVersions {
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
         let RemoveOldVersions { stage, rule, is_dry } = self;
-        check_keeper(basis, stage, Right::Remove(RemoveOldVersions::PURPOSE))?;
+        RemoveOldVersions::admit(basis, stage)?;
         let index = &basis.stored.index;
         let rule = match rule {
             Some(rule) => *rule,

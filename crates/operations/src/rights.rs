@@ -117,7 +117,7 @@ pub fn may_keep(rules: &Rules, principal: &Principal, stage: &StageName) -> bool
 ///
 /// # Errors
 /// [`Refusal::Denied`].
-pub fn check_keeper(basis: &Basis, stage: &StageName, right: Right) -> Result<(), Refusal> {
+pub(crate) fn check_keeper(basis: &Basis, stage: &StageName, right: Right) -> Result<(), Refusal> {
     if basis.sender().is_on_the_machine() || may_keep(&basis.rules, basis.principal(), stage) {
         return Ok(());
     }
@@ -127,6 +127,18 @@ pub fn check_keeper(basis: &Basis, stage: &StageName, right: Right) -> Result<()
     };
     let what = (Scope::PythonAdmin, whole(stage));
     Err(denied(basis.principal(), right, what, otherwise))
+}
+
+/// The index, if the sender may have files fetched ahead for it.
+///
+/// # Errors
+/// [`Refusal::Denied`], [`ChangeError::NoStage`].
+pub fn prefetcher<'basis>(
+    basis: &'basis Basis,
+    name: &StageName,
+) -> Result<&'basis Arc<Stage>, Refusal> {
+    check_keeper(basis, name, Right::Remove("fetching files ahead"))?;
+    stage(basis, name)
 }
 
 /// Refuses a base that a limited token adds, and that is outside of its limits: it would be read through the index. `before`:

@@ -88,7 +88,7 @@ impl Rules {
     }
 
     /// When a token expires that is made at `now`, if its maker does not say; `None` for never.
-    pub fn token_end(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn token_end(&self, now: Timestamp) -> Option<Timestamp> {
         let hours = i64::from(self.token_days) * 24;
         (hours > 0).then(|| now.checked_add(SignedDuration::from_hours(hours)).ok())?
     }

@@ -1,8 +1,9 @@
 //! API tokens: made, revoked, found where everybody can read them, and noted as used.
 
 use account::change::{self, NewToken, NoToken, NoUser};
-use account::{Token, TokenId, TokenText, UserName, end_upload_token};
+use account::{Limits, Scopes, Token, TokenId, TokenText, UserName, end_upload_token};
 use jiff::Timestamp;
+use state::accounts::Expiry;
 
 use crate::users::admit_always;
 use crate::{Basis, Decided, Name, Operation, Refusal, Rule};
@@ -18,8 +19,16 @@ pub fn admit(basis: &Basis, owner: &UserName) -> Result<(), Refusal> {
 /// Makes a token. The outcome is its text, which nobody gets to know again.
 #[derive(Clone, Debug)]
 pub struct CreateToken {
-    /// Its properties.
-    pub token: NewToken,
+    /// The user whose rights it uses.
+    pub user: UserName,
+    /// The owner's note about it.
+    pub comment: String,
+    /// What it may be used for.
+    pub scopes: Scopes,
+    /// What it is limited to; `None` if it is not limited.
+    pub limits: Option<Limits>,
+    /// Until when it is valid; `None` for what `users.token_days` says.
+    pub expires: Option<Expiry>,
     /// Random bytes.
     pub secret: [u8; 32],
 }
@@ -30,13 +39,19 @@ impl Operation for CreateToken {
     type Outcome = (TokenText, Token);
 
     fn decide(&self, basis: &Basis) -> Result<Decided<Self::Outcome>, Refusal> {
-        let (accounts, token) = (&basis.stored.accounts, self.token.clone());
+        let (accounts, user) = (&basis.stored.accounts, self.user.clone());
         admit_always(basis, |policy, principal| {
-            policy.create_token(principal, &token.user, token.scopes)
+            policy.create_token(principal, &user, self.scopes)
         })?;
-        if accounts.user(&token.user).is_none() {
-            return Err(NoUser(token.user).into());
+        if accounts.user(&user).is_none() {
+            return Err(NoUser(user).into());
         }
+        let expires_at = match self.expires {
+            Some(expires) => expires.at(basis.now)?,
+            None => basis.rules.token_end(basis.now),
+        };
+        let (comment, limits) = (self.comment.clone(), self.limits.clone());
+        let token = NewToken { user, comment, scopes: self.scopes, limits, expires_at };
         let (text, token, batch) =
             change::create_token(accounts, token, self.secret, basis.now, basis.forget_before)?;
         Ok(Decided::new(batch, (text, token)))

@@ -68,14 +68,26 @@ pub(crate) fn admit_always(
     may(&UserPolicy::default(), basis.valid_principal()?).map_err(|error| forbidden(basis, error))
 }
 
-/// Makes a user.
+/// Makes a user. The outcome is the user.
 #[derive(Clone, Debug)]
 pub struct CreateUser {
-    /// The user: see [`User::new`] and [`ProfileEdit::apply`].
-    pub user: User,
+    /// The name.
+    pub name: UserName,
+    /// The password; `None` for a user who uses tokens.
+    pub password: Option<PasswordHash>,
+    /// The groups that they are in.
+    pub groups: BTreeSet<GroupName>,
+    /// What the profile says from the beginning.
+    pub profile: ProfileEdit,
 }
 
 impl CreateUser {
+    /// A user with nothing but a name.
+    pub fn named(name: UserName) -> CreateUser {
+        let (groups, profile) = (BTreeSet::new(), ProfileEdit::default());
+        CreateUser { name, password: None, groups, profile }
+    }
+
     /// Refuses senders who may not make a user of this name.
     ///
     /// # Errors
@@ -88,11 +100,17 @@ impl CreateUser {
 impl Operation for CreateUser {
     const NAME: Name = Name::CreateUser;
 
-    type Outcome = ();
+    type Outcome = User;
 
-    fn decide(&self, basis: &Basis) -> Result<Decided<()>, Refusal> {
-        CreateUser::admit(basis, &self.user.name)?;
-        Ok(Decided::new(change::create_user(&basis.stored.accounts, &self.user)?, ()))
+    fn decide(&self, basis: &Basis) -> Result<Decided<User>, Refusal> {
+        CreateUser::admit(basis, &self.name)?;
+        let mut user = User {
+            password_hash: self.password.clone(),
+            groups: self.groups.clone(),
+            ..User::new(self.name.clone(), basis.now)
+        };
+        self.profile.apply(&mut user);
+        Ok(Decided::new(change::create_user(&basis.stored.accounts, &user)?, user))
     }
 }
 

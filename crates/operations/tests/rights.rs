@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use account::change::NewToken;
 use account::{
     AuthMethod, CiIdentity, Identity, IssuerKind, Portion, Principal, ProfileEdit, ProvedIdentity,
-    Scope, Scopes, TokenText, User, UserName,
+    Scope, Scopes, TokenText, UserName,
 };
 use article::{Condition, Content, Revision};
 use config::Config;
@@ -42,6 +41,7 @@ use pypi::upstream::UpstreamPage;
 use pypi::{ConfigEdit, FileRole, Filename, ProjectName, StageName, Version};
 use record::{Digest, Record, Serial};
 use serde_json::{Value, json};
+use state::accounts::Expiry;
 use state::stored::Stored;
 use store::State as _;
 
@@ -114,13 +114,12 @@ impl World {
         let mut world = World { stored, rules: Arc::new(Rules::of(&config)) };
         for who in Who::ALL {
             let Some(name) = who.name() else { continue };
-            let mut user = User::new(name, Timestamp::now());
-            user.groups = match who {
+            let groups = match who {
                 Listed => BTreeSet::from(["listed".parse().expect("a name")]),
                 Administrator => BTreeSet::from(["admin".parse().expect("a name")]),
                 _ => BTreeSet::new(),
             };
-            world.carry_out(&CreateUser { user });
+            world.carry_out(&CreateUser { groups, ..CreateUser::named(name) });
         }
         let lists = json!({
             "acl_upload": [":listed"], "acl_toxresult_upload": [":listed"],
@@ -134,8 +133,7 @@ impl World {
             world.carry_out(&CreateIndex { stage: stage(name), edit: edit(edited) });
         }
         world.carry_out(&mint(1)).expect("a token");
-        let token = token(owner(), Scopes::ALL);
-        world.carry_out(&CreateToken { token, secret: FOUND }).expect("a token");
+        world.carry_out(&token(owner(), Scopes::ALL, FOUND)).expect("a token");
         world.carry_out(&upload());
         world.carry_out(&DeleteRelease {
             stage: stage("owner/prod"),
@@ -179,7 +177,7 @@ impl World {
     fn with_scopes(&mut self, who: Who, scopes: Scopes) -> Sender {
         let user = who.name().expect("a user");
         let secret = [self.stored.serial.0 as u8; 32];
-        let made = self.carry_out(&CreateToken { token: token(user, scopes), secret });
+        let made = self.carry_out(&token(user, scopes, secret));
         let (_, token) = made.expect("a token");
         self.proved(who, AuthMethod::Token(token.id), scopes)
     }
@@ -235,8 +233,9 @@ fn proved() -> VerifiedLogIn {
     VerifiedLogIn::without_checking("company", identity, true)
 }
 
-fn token(user: UserName, scopes: Scopes) -> NewToken {
-    NewToken { user, comment: String::new(), scopes, limits: None, expires_at: None }
+fn token(user: UserName, scopes: Scopes, secret: [u8; 32]) -> CreateToken {
+    let expires = Some(Expiry::Never);
+    CreateToken { user, comment: String::new(), scopes, limits: None, expires, secret }
 }
 
 fn upload() -> UploadFile {
@@ -318,8 +317,8 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
     }
     match name {
         Name::CreateUser => {
-            let user = User::new("new".parse().expect("a name"), Timestamp::now());
-            of!(UserAdmin, ADMINISTRATOR, CreateUser { user })
+            let name = "new".parse().expect("a name");
+            of!(UserAdmin, ADMINISTRATOR, CreateUser::named(name))
         }
         Name::ChangeUser => {
             let (name, profile) = (owner(), ProfileEdit::default());
@@ -337,8 +336,8 @@ fn example(name: Name, world: &World) -> (Case, Option<Scope>, &'static [Who]) {
         }
         Name::DeleteUser => of!(UserAdmin, OWN, DeleteUser { name: owner(), force: true }),
         Name::CreateToken => {
-            let token = token(owner(), "user:admin".parse().expect("a scope"));
-            of!(UserAdmin, OWN, CreateToken { token, secret: [7; 32] })
+            let scopes = "user:admin".parse().expect("a scope");
+            of!(UserAdmin, OWN, token(owner(), scopes, [7; 32]))
         }
         Name::RevokeToken => {
             let id = world.stored.accounts.tokens_of(&owner())[0].id;
@@ -510,8 +509,7 @@ fn may(outcome: Result<(), Refusal>) -> bool {
 
 fn with_token() -> World {
     let mut world = World::new();
-    let token = token(owner(), "python:read".parse().expect("a scope"));
-    world.carry_out(&CreateToken { token, secret: [9; 32] });
+    world.carry_out(&token(owner(), "python:read".parse().expect("a scope"), [9; 32]));
     world
 }
 

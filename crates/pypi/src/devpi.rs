@@ -307,12 +307,12 @@ pub fn project_config(
 ) -> impl Serialize + use<> {
     let data = |view| version_data(view, project, root_url, metadata, viewer, judge);
     let entries = versions.iter().map(|view| (view.version.to_string(), data(view)));
-    Ordered(entries.collect())
+    OrderedObject(entries.collect())
 }
 
-struct Ordered(Vec<(String, Value)>);
+struct OrderedObject(Vec<(String, Value)>);
 
-impl Serialize for Ordered {
+impl Serialize for OrderedObject {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }

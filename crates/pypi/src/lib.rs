@@ -66,7 +66,7 @@ pub use required_by::{RequiredBy, RequiredNames, required_name};
 pub use simple::merged::{MergedPage, merged_list, merged_page};
 pub use simple::one_project::{UpstreamProject, of_one_project};
 pub use simple::{Links, PageForm, RenderedPage};
-pub use snapshot::{Applied, FileLookup, Snapshot, Stage};
+pub use snapshot::{ApplyOutcome, FileLookup, Snapshot, Stage};
 pub use stage_config::{
     ConfigEdit, ConfigError, MirrorMerge, MirrorSettings, StageConfig, StageKind, UploadSettings,
     WhitelistInheritance,

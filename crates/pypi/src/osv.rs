@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-pub(crate) use self::affected::Affected;
+pub(crate) use self::affected::AffectedVersions;
 pub use self::bundle::{BUNDLE_SHRINK_MAX, Bundle, BundleError, RECORD_BYTES_MAX, RECORDS_MAX};
 pub use self::live::{AdvisoryStamp, LiveAdvisories};
 pub use self::wire::is_ecosystem;
@@ -120,7 +120,7 @@ pub struct Advisories {
     /// By identifier.
     all: Box<[Arc<Advisory>]>,
     /// The records of each project, by its normalized name: ascending by identifier.
-    of_projects: HashMap<Box<str>, Arc<[Affected]>>,
+    of_projects: HashMap<Box<str>, Arc<[AffectedVersions]>>,
     malware: usize,
     vulnerabilities: usize,
 }
@@ -168,7 +168,7 @@ impl Advisories {
         let affected = self.of_project(project.as_str()).map(|it| &**it).unwrap_or_default();
         let affecting =
             affected.iter().filter(move |it| version.is_none_or(|version| it.names(version)));
-        affecting.map(Affected::advisory).filter(move |advisory| {
+        affecting.map(AffectedVersions::advisory).filter(move |advisory| {
             let is_new = last != Some(advisory.id());
             last = Some(advisory.id());
             is_new
@@ -178,11 +178,11 @@ impl Advisories {
     /// How many comparisons [`Advisories::affecting`] needs for a version of the project.
     pub fn comparisons(&self, project: &ProjectName) -> usize {
         let affected = self.of_project(project.as_str()).map(|it| &**it).unwrap_or_default();
-        affected.iter().map(Affected::comparisons).sum()
+        affected.iter().map(AffectedVersions::comparisons).sum()
     }
 
     /// The records of the project with this normalized name.
-    pub(crate) fn of_project(&self, project: &str) -> Option<&Arc<[Affected]>> {
+    pub(crate) fn of_project(&self, project: &str) -> Option<&Arc<[AffectedVersions]>> {
         self.of_projects.get(project)
     }
 }
@@ -205,7 +205,7 @@ impl Default for AdvisoriesBuilder {
 #[derive(Debug)]
 struct ReadRecord {
     advisory: Arc<Advisory>,
-    affected: Vec<(ProjectName, Affected)>,
+    affected: Vec<(ProjectName, AffectedVersions)>,
 }
 
 impl AdvisoriesBuilder {
@@ -224,7 +224,7 @@ impl AdvisoriesBuilder {
         let affected: Vec<_> = record
             .affected
             .into_iter()
-            .map(|(project, versions)| (project, Affected::of(advisory.clone(), versions)))
+            .map(|(project, versions)| (project, AffectedVersions::of(advisory.clone(), versions)))
             .collect();
         let weight = affected.iter().map(|(_, it)| it.weight()).sum();
         self.room = self.room.checked_sub(weight).ok_or(OsvError::TooMany)?;
@@ -240,7 +240,7 @@ impl AdvisoriesBuilder {
         });
         self.read.dedup_by(|later, kept| later.advisory.id == kept.advisory.id);
         let mut all = Vec::with_capacity(self.read.len());
-        let mut of_projects: HashMap<Box<str>, Vec<Affected>> = HashMap::new();
+        let mut of_projects: HashMap<Box<str>, Vec<AffectedVersions>> = HashMap::new();
         for ReadRecord { advisory, affected } in self.read {
             for (project, affected) in affected.into_iter().filter(|_| !advisory.is_withdrawn) {
                 of_projects.entry(project.as_str().into()).or_default().push(affected);

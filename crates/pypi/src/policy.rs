@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::osv::Affected;
+use crate::osv::AffectedVersions;
 use crate::{FileKind, Filename, Project, ProjectName, StageName, Version};
 
 pub use self::hidden_files::{HiddenFiles, HiddenGroup};
@@ -247,7 +247,7 @@ impl Policy {
         &self,
         project: &ProjectName,
         now: Timestamp,
-        affected: Option<Arc<[Affected]>>,
+        affected: Option<Arc<[AffectedVersions]>>,
     ) -> ProjectPolicy<'_> {
         let is_excepted = self.cooldown_except.iter().any(|pattern| pattern.matches(project));
         ProjectPolicy {

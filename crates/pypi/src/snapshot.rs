@@ -67,7 +67,7 @@ pub struct Stage {
 
 /// A snapshot, and the records that could not be read.
 #[derive(Clone, Debug)]
-pub struct Applied {
+pub struct ApplyOutcome {
     /// The next snapshot.
     pub snapshot: Snapshot,
     /// Records that could not be read. They count as deleted, with one exception: a stage with an unreadable record
@@ -150,15 +150,15 @@ impl Snapshot {
     /// ignored. All records of a commit must come in one call. Takes time in proportion to the number of records
     /// times the logarithm of the number of projects; a project that is shared is copied once.
     ///
-    /// A record that cannot be read is listed in [`Applied::troubles`], and its subject is not shown.
+    /// A record that cannot be read is listed in [`ApplyOutcome::troubles`], and its subject is not shown.
     #[must_use]
-    pub fn apply(&self, records: &[Record]) -> Applied {
+    pub fn apply(&self, records: &[Record]) -> ApplyOutcome {
         self.clone().after(records)
     }
 
     /// Like [`Snapshot::apply`], but takes the snapshot: what it shares with no other is changed in place.
     #[must_use]
-    pub fn after(self, records: &[Record]) -> Applied {
+    pub fn after(self, records: &[Record]) -> ApplyOutcome {
         let mut snapshot = self;
         let mut troubles = Vec::new();
         for record in records {
@@ -174,7 +174,7 @@ impl Snapshot {
                 Some(Err(reason)) => troubles.push(UnreadableRecord::of(record, reason)),
             }
         }
-        Applied { snapshot, troubles }
+        ApplyOutcome { snapshot, troubles }
     }
 
     fn apply_one(&mut self, subject: Subject<'_>, record: &Record) -> Result<(), UnreadableReason> {

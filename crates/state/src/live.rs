@@ -19,9 +19,9 @@ impl<T> Default for Live<T> {
 
 impl<T> Live<T> {
     /// The current snapshot, for use within one request; `None` before the first.
-    pub fn snapshot(&self) -> Option<Guarded<T>> {
+    pub fn snapshot(&self) -> Option<SnapshotGuard<T>> {
         let guard = self.current.load();
-        guard.is_some().then_some(Guarded(guard))
+        guard.is_some().then_some(SnapshotGuard(guard))
     }
 
     /// The current snapshot as an `Arc`, for a longer use than [`Live::snapshot`]; `None` before the first.
@@ -36,9 +36,9 @@ impl<T> Live<T> {
 }
 
 /// A snapshot in use.
-pub struct Guarded<T>(Guard<Option<Arc<T>>>);
+pub struct SnapshotGuard<T>(Guard<Option<Arc<T>>>);
 
-impl<T> std::ops::Deref for Guarded<T> {
+impl<T> std::ops::Deref for SnapshotGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -16,7 +16,7 @@ use record::{Batch, Record, Serial, UnreadableRecord};
 use store::{CommitError, Records};
 use tokio::sync::watch;
 
-use crate::live::{Guarded, Live};
+use crate::live::{Live, SnapshotGuard};
 
 /// The key of the store's name in its records.
 pub const IDENTITY_KEY: &str = "store/identity";
@@ -231,7 +231,7 @@ impl LiveStore {
     }
 
     /// The published state, for use within one request; `None` before the first.
-    pub fn snapshot(&self) -> Option<Guarded<Stored>> {
+    pub fn snapshot(&self) -> Option<SnapshotGuard<Stored>> {
         self.live.snapshot()
     }
 

@@ -42,7 +42,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use downloads::{Downloaded, Downloads, DownloadsError, ProjectDownloads, VersionDownloads};
+pub use downloads::{DownloadCount, Downloads, DownloadsError, ProjectDownloads, VersionDownloads};
 pub use error::{Cause, CommitError, Damage, OpenError, ReadError, RestoreError, Rewound};
 pub use location::{DatabaseLocation, DatabaseLocationError};
 pub use page::{Page, PagePosition, PageSize};

@@ -149,7 +149,7 @@ fn an_unreadable_record_is_reported_and_blocks_only_writes() {
     }
     let key = ::record::Key::new("user/a").expect("a key");
     records.push(Record { key, ..records[0].clone() });
-    let Applied { snapshot, troubles, changed } = Snapshot::default().apply(&records);
+    let ApplyOutcome { snapshot, troubles, changed } = Snapshot::default().apply(&records);
     assert_eq!(changed, [name("a")]);
     assert_eq!(troubles.len(), 1 + strange.len());
     let trouble =
@@ -167,7 +167,7 @@ fn an_unreadable_record_is_reported_and_blocks_only_writes() {
     let refused = put("a", 2, "x").check(&snapshot, &crate::Limits::default());
     assert_eq!(refused.expect_err("no write").code(), "unreadable");
     // A record that can be read again repairs the article.
-    let Applied { snapshot, troubles, .. } = snapshot.apply(&store.log[2..]);
+    let ApplyOutcome { snapshot, troubles, .. } = snapshot.apply(&store.log[2..]);
     assert_eq!((snapshot, troubles), (store.snapshot, Vec::new()));
 }
 
@@ -177,7 +177,7 @@ fn a_purged_article_is_gone() {
     store.write(&put("a", 0, "text"));
     let snapshot = store.snapshot.with_index(store.snapshot.build_index());
     let purged = Record { body: None, ..store.log[0].clone() };
-    let Applied { snapshot, .. } = snapshot.apply(&[purged]);
+    let ApplyOutcome { snapshot, .. } = snapshot.apply(&[purged]);
     assert!(snapshot.is_empty());
     let query = ListQuery { q: "a", with_deleted: true, ..ListQuery::default() };
     assert_eq!(shown(&snapshot.list(&query)), "");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::Config;
 use resources::turns::{ThreadShare, Turns};
-use state::live::{Guarded, Live};
+use state::live::{Live, SnapshotGuard};
 use tokio::sync::{mpsc, oneshot};
 
 use super::rate_limit::RateLimiter;
@@ -97,7 +97,7 @@ impl Aur {
     }
 
     /// What is served now, for a request.
-    pub fn snapshot(&self) -> Option<Guarded<AurPublished>> {
+    pub fn snapshot(&self) -> Option<SnapshotGuard<AurPublished>> {
         self.published.snapshot()
     }
 

@@ -19,18 +19,18 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 /// The directory that knows users.
 pub(crate) struct Directory {
-    asked: RemotePasswords<Arc<Accepted>, Failure>,
-    line: Arc<Line>,
+    asked: RemotePasswords<Arc<AcceptedPassword>, Failure>,
+    line: Arc<DirectoryClient>,
 }
 
 /// A password that the directory has accepted. It is remembered from then on, even if the client leaves before its user and groups are
 /// noted in the store; then the next log-in notes them.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedPassword {
     pub(crate) proof: DirectoryUser,
     is_noted: AtomicBool,
 }
 
-impl Accepted {
+impl AcceptedPassword {
     pub(crate) fn is_noted(&self) -> bool {
         self.is_noted.load(Ordering::Relaxed)
     }
@@ -41,7 +41,7 @@ impl Accepted {
 }
 
 /// What a question needs while it is asked.
-struct Line {
+struct DirectoryClient {
     directory: ldap::Directory,
     logins: IntCounterVec,
     seconds: Histogram,
@@ -67,7 +67,7 @@ impl Directory {
             ldap.timeout,
             metrics.ldap_waiting.clone(),
         );
-        let line = Line {
+        let line = DirectoryClient {
             directory: ldap::Directory::new(settings).context("the directory cannot be asked")?,
             logins: metrics.ldap_logins.clone(),
             seconds: metrics.ldap_seconds.clone(),
@@ -85,12 +85,12 @@ impl Directory {
         user: &UserName,
         password: &Password,
         client: ClientKey,
-    ) -> Result<Option<Arc<Accepted>>, NotAsked<Failure>> {
+    ) -> Result<Option<Arc<AcceptedPassword>>, NotAsked<Failure>> {
         let ask = || {
             let (line, user, password) = (self.line.clone(), user.clone(), password.clone());
             async move {
                 let proof = line.ask(&user, &password).await?;
-                let accepted = |proof| Arc::new(Accepted { proof, is_noted: false.into() });
+                let accepted = |proof| Arc::new(AcceptedPassword { proof, is_noted: false.into() });
                 Ok(proof.map(accepted))
             }
         };
@@ -98,7 +98,7 @@ impl Directory {
     }
 }
 
-impl Line {
+impl DirectoryClient {
     async fn ask(
         &self,
         user: &UserName,

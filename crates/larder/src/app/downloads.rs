@@ -15,7 +15,7 @@ use pypi::{ProjectName, StageName};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use store::Store;
-use store::records::{Downloaded, DownloadsError, ProjectDownloads};
+use store::records::{DownloadCount, DownloadsError, ProjectDownloads};
 use tokio::sync::Notify;
 
 /// How many days are shown and kept, today included.
@@ -51,7 +51,7 @@ pub(crate) fn start_of(day: i64) -> Timestamp {
 
 /// A release on a day.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Counted {
+struct ReleaseDay {
     stage: StageName,
     project: ProjectName,
     version: Box<str>,
@@ -66,18 +66,18 @@ pub(crate) struct Downloads {
     /// `None`: nothing is counted.
     kept: Option<store::Downloads>,
     hasher: RandomState,
-    waiting: [Mutex<HashMap<Counted, u64>>; PARTS],
+    waiting: [Mutex<HashMap<ReleaseDay, u64>>; PARTS],
     is_changed: AtomicBool,
     changed: Notify,
     gone: Mutex<Vec<RemovedProject>>,
     gone_changed: Notify,
     /// How often something was forgotten.
     forgotten: AtomicU64,
-    read: Cache<(StageName, ProjectName), Arc<Read>, Weights>,
+    read: Cache<(StageName, ProjectName), Arc<CachedDownloads>, Weights>,
 }
 
 /// What was read of a project, and when.
-struct Read {
+struct CachedDownloads {
     downloads: ProjectDownloads,
     /// The day until which it was asked for.
     today: i64,
@@ -87,8 +87,8 @@ struct Read {
 #[derive(Clone)]
 struct Weights;
 
-impl Weighter<(StageName, ProjectName), Arc<Read>> for Weights {
-    fn weight(&self, _: &(StageName, ProjectName), read: &Arc<Read>) -> u64 {
+impl Weighter<(StageName, ProjectName), Arc<CachedDownloads>> for Weights {
+    fn weight(&self, _: &(StageName, ProjectName), read: &Arc<CachedDownloads>) -> u64 {
         let of = |days: &Vec<(i64, u64)>| days.len() * size_of::<(i64, u64)>();
         let downloads = &read.downloads;
         let versions = downloads.versions.iter().map(|it| 100 + it.version.len() + of(&it.days));
@@ -123,14 +123,14 @@ impl Downloads {
             return;
         }
         let (stage, project, version) = (stage.clone(), project.clone(), version.into());
-        self.add(Counted { stage, project, version, day: today() }, 1);
+        self.add(ReleaseDay { stage, project, version, day: today() }, 1);
         if !self.is_changed.load(Ordering::Relaxed) && !self.is_changed.swap(true, Ordering::AcqRel)
         {
             self.changed.notify_one();
         }
     }
 
-    fn add(&self, counted: Counted, count: u64) {
+    fn add(&self, counted: ReleaseDay, count: u64) {
         let part = self.hasher.hash_one(&counted) as usize % PARTS;
         let mut part = locked(&self.waiting[part]);
         let has_room = part.len() < WAITING_MAX;
@@ -149,10 +149,10 @@ impl Downloads {
     }
 
     /// All that waits to be written.
-    pub(crate) fn take(&self) -> Vec<Downloaded> {
+    pub(crate) fn take(&self) -> Vec<DownloadCount> {
         self.is_changed.store(false, Ordering::Release);
         let parts = self.waiting.iter().flat_map(|part| std::mem::take(&mut *locked(part)));
-        let row = |(counted, count): (Counted, u64)| Downloaded {
+        let row = |(counted, count): (ReleaseDay, u64)| DownloadCount {
             stage: counted.stage.to_string(),
             project: counted.project.to_string(),
             version: counted.version.into(),
@@ -163,11 +163,11 @@ impl Downloads {
     }
 
     /// Takes back what was not written.
-    pub(crate) fn give_back(&self, counts: Vec<Downloaded>) {
+    pub(crate) fn give_back(&self, counts: Vec<DownloadCount>) {
         for row in counts {
             if let (Ok(stage), Ok(project)) = (row.stage.parse(), row.project.parse()) {
                 let (version, day) = (row.version.into(), row.day);
-                self.add(Counted { stage, project, version, day }, row.count);
+                self.add(ReleaseDay { stage, project, version, day }, row.count);
             }
         }
     }
@@ -177,7 +177,7 @@ impl Downloads {
         if self.kept.is_none() || gone.is_empty() {
             return;
         }
-        let is_gone = |counted: &Counted| {
+        let is_gone = |counted: &ReleaseDay| {
             gone.iter().any(|(stage, project)| {
                 counted.stage == *stage
                     && project.as_ref().is_none_or(|project| counted.project == *project)
@@ -242,7 +242,7 @@ impl Downloads {
         let reading = kept.of_project(stage.as_str(), project.as_str(), since, VERSIONS_MAX);
         let downloads = reading.await?;
         if self.forgotten.load(Ordering::Acquire) == forgotten {
-            let read = Read { downloads: downloads.clone(), today, at: Instant::now() };
+            let read = CachedDownloads { downloads: downloads.clone(), today, at: Instant::now() };
             self.read.insert((stage.clone(), project.clone()), Arc::new(read));
         }
         Ok(downloads)
@@ -274,7 +274,7 @@ mod tests {
     fn taken(downloads: &Downloads) -> Vec<String> {
         let mut rows = downloads.take();
         rows.sort_unstable();
-        let row = |it: &Downloaded| {
+        let row = |it: &DownloadCount| {
             assert!((today() - 1..=today()).contains(&it.day), "{it:?}");
             format!("{} {} {} {}", it.stage, it.project, it.version, it.count)
         };

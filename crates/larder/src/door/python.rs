@@ -21,8 +21,8 @@ use crate::front::serial::{X_DEVPI_SERIAL, X_LARDER_SERIAL};
 use crate::front::{copies, cors};
 use crate::people::python as pages;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::{Names, settled};
-use crate::protocols::python::refused::Refused;
 use crate::protocols::python::{
     audit, documentation, downloads, files, index_log, insert_headers, integrity, prefetch,
     project, public_json, push, refusals, search, simple, stages, status, tox_results, upload,
@@ -99,7 +99,7 @@ async fn dispatch(
     endpoint: Endpoint,
     names: &Names,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let Names { user, stage, project, version, file, .. } = names;
     let InTree::Python(endpoint) = endpoint.in_tree() else {
         return Err(HttpError::nothing_at(&ask.path).into());
@@ -202,7 +202,7 @@ async fn dispatch(
 }
 
 /// A method that the place does not have. An upload is told where it belongs.
-fn wrong_method(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+fn wrong_method(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let is_post = ask.head.method == Method::POST;
     if ask.head.method == Method::OPTIONS {
         return Ok(options(names.place));
@@ -236,7 +236,7 @@ fn refined(ask: &Ask, endpoint: Endpoint) -> Endpoint {
 
 /// Takes a form. What begins as an object of JSON and says that it is a form, is a push: `curl -d` says that of whatever it
 /// sends.
-async fn upload_or_push(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+async fn upload_or_push(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     if media_type(&ask.head.headers).to_ascii_lowercase().starts_with("multipart/") {
         return upload::upload_file(ask, stage, body).await;
     }

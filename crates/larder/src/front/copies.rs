@@ -114,12 +114,12 @@ pub(crate) struct Anonymous<'app> {
     head: Parts,
 }
 
-/// What becomes of a request to a server that may have a copy of a part.
-pub(crate) enum Admitted<'app> {
-    /// It is answered here, perhaps for [`Anonymous`].
+/// Who answers a request to a server that may have a copy of a part.
+pub(crate) enum Answerer<'app> {
+    /// This server, perhaps for [`Anonymous`].
     Here(Option<Box<Anonymous<'app>>>, Body),
-    /// It was answered: by the primary, or with the way to it.
-    Answered(Response),
+    /// The primary: this is its answer, or the way to it.
+    Primary(Response),
 }
 
 impl<'app> Anonymous<'app> {
@@ -130,14 +130,14 @@ impl<'app> Anonymous<'app> {
         endpoint: Endpoint,
         head: &Parts,
         body: Body,
-    ) -> Admitted<'app> {
+    ) -> Answerer<'app> {
         let Some(following) = app.primary_of_part().filter(|_| endpoint.is_of_store()) else {
-            return Admitted::Here(None, body);
+            return Answerer::Here(None, body);
         };
         if !may_answer(app, following, head) {
-            return Admitted::Answered(by_primary(app, following, head, body).await);
+            return Answerer::Primary(by_primary(app, following, head, body).await);
         }
-        Admitted::Here(Some(Box::new(Anonymous { app, following, head: head.clone() })), body)
+        Answerer::Here(Some(Box::new(Anonymous { app, following, head: head.clone() })), body)
     }
 
     /// The answer, if it is one; otherwise the primary's, which knows more.

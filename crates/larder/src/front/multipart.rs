@@ -68,7 +68,8 @@ impl FormReader {
         E: Into<Box<dyn std::error::Error + Send + Sync>> + 'static,
     {
         let left = Arc::new(AtomicUsize::new(UNCOUNTED));
-        let counted = Counted { pieces: Box::pin(pieces), left: left.clone(), is_pausing: false };
+        let counted =
+            CountedPieces { pieces: Box::pin(pieces), left: left.clone(), is_pausing: false };
         let multipart = Multipart::new(counted, boundary);
         FormReader { multipart, left, fields: 0, fields_max: usize::MAX }
     }
@@ -125,14 +126,14 @@ fn extended_name(disposition: &[u8]) -> Option<String> {
 }
 
 /// The body's pieces, one at a time, and counted while a field is looked for.
-struct Counted<S> {
+struct CountedPieces<S> {
     pieces: Pin<Box<S>>,
     left: Arc<AtomicUsize>,
     /// A piece was handed out, and is looked through before the next.
     is_pausing: bool,
 }
 
-impl<S, E> Stream for Counted<S>
+impl<S, E> Stream for CountedPieces<S>
 where
     S: Stream<Item = Result<Bytes, E>>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -24,7 +24,9 @@ impl From<Refusal> for HttpError {
         match refusal {
             Refusal::Ended(refusal) => HttpError::unauthorized(refusal),
             Refusal::Denied(denied) => of_denied(&denied),
-            Refusal::Rule(rule @ Rule::CreateToken(_)) if rule.kind() == Kind::Invalid => {
+            Refusal::Rule(rule @ (Rule::CreateToken(_) | Rule::Expiry(_)))
+                if rule.kind() == Kind::Invalid =>
+            {
                 HttpError::unusable(rule)
             }
             Refusal::Rule(rule) => HttpError::refused(status(rule.kind()), rule),

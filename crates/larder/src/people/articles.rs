@@ -35,7 +35,8 @@ use crate::front::parameters::{parameters, parsed};
 use crate::front::request::Parts;
 use crate::protocols::articles::read::{in_bytes, is_raw, latest_now};
 use crate::protocols::articles::reader::{
-    PAGE, Reading, admitted, bytes, check_reader, content_of, from_store, keep_private, revision,
+    PAGE, ReadRequest, admitted, bytes, check_reader, content_of, from_store, keep_private,
+    revision,
 };
 use crate::protocols::articles::write;
 use crate::protocols::articles::{self, folder, parse_path, redirect};
@@ -65,7 +66,7 @@ fn admit_editor(app: &App, principal: &Principal, name: &ArticleName) -> Result<
     check_reader(app, principal, Object::Article(name.as_str()))
 }
 
-impl<'a> Reading<'a> {
+impl<'a> ReadRequest<'a> {
     fn audience(&self) -> Audience {
         if self.app.articles.is_open { Audience::Everybody } else { Audience::Reader }
     }
@@ -147,7 +148,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(shown: &Reading<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
+    fn of(shown: &ReadRequest<'_>, article: &Article, facts: &'a RevisionFacts) -> Line<'a> {
         let other = |what: &str, name: &ArticleName| match may_read(shown, name.as_str()) {
             true => format!("renamed {what} {name}"),
             false => "renamed".to_owned(),
@@ -179,7 +180,7 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
     let (stored, principal) = admitted(app, head, object).await?;
-    let shown = Reading { app, stored: &stored, head, principal: &principal };
+    let shown = ReadRequest { app, stored: &stored, head, principal: &principal };
     if let Some(moved) = redirect::answer(&shown, &path) {
         return Ok(from_store(app, &stored, shown.answered(moved)));
     }
@@ -194,14 +195,17 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
 async fn read_folder(app: &Arc<App>, head: &Parts, path: &str) -> Result<Response, HttpError> {
     let folder = folder::parse(path)?;
     let (stored, principal) = admitted(app, head, Object::Article(&folder)).await?;
-    let shown = Reading { app, stored: &stored, head, principal: &principal };
+    let shown = ReadRequest { app, stored: &stored, head, principal: &principal };
     let place = folder::place_of(&shown, &folder);
     Ok(shown.answered(place.map(|place| see_other(app, head, &place))))
 }
 
 /// The page of a path, if there is one. `…/{version}` has none: everybody gets its bytes.
-async fn page_of(shown: &Reading<'_>, path: &ArticlePath) -> Result<Option<Response>, HttpError> {
-    let &Reading { stored, head, .. } = shown;
+async fn page_of(
+    shown: &ReadRequest<'_>,
+    path: &ArticlePath,
+) -> Result<Option<Response>, HttpError> {
+    let &ReadRequest { stored, head, .. } = shown;
     let name = &path.name;
     Ok(match path.target {
         Target::Version(_) => None,
@@ -263,7 +267,7 @@ pub(crate) fn read_article_now(app: &App, head: &Parts, rest: &str) -> Option<An
 
 /// An article as a page: the latest version, or with `?version=` another one.
 async fn show_article(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &ArticleName,
     facts: &Arc<RevisionFacts>,
     format: Format,
@@ -285,7 +289,7 @@ async fn show_article(
 
 /// The page of an article. Links in its text may begin with `prefix`.
 async fn article_page<'a>(
-    shown: &Reading<'a>,
+    shown: &ReadRequest<'a>,
     name: &'a ArticleName,
     facts: &'a Arc<RevisionFacts>,
     format: Format,
@@ -354,7 +358,7 @@ async fn article_page<'a>(
 }
 
 /// The articles that link to this one and that the principal may read, and whether there are more than are shown.
-fn linking(shown: &Reading<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
+fn linking(shown: &ReadRequest<'_>, name: &ArticleName) -> (Vec<(String, String)>, bool) {
     let articles = &shown.stored.articles;
     // A link leads to the nearer article even if the reader may not read it.
     let is_there = |near: &str| {
@@ -398,7 +402,7 @@ struct HistoryPage<'a> {
 }
 
 /// `/article/{name}/history`, as a page.
-async fn show_history(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+async fn show_history(shown: &ReadRequest<'_>, name: &ArticleName) -> Result<Response, HttpError> {
     let [before, limit] = parameters(shown.head.uri.query(), ["before", "limit"])?;
     let before = parsed("before", before, "a version")?;
     let limit = parsed::<usize>("limit", limit, "a whole number")?.unwrap_or(PAGE.0);
@@ -430,13 +434,13 @@ fn named_version<'stored>(
 }
 
 /// Whether the principal may read all articles whose names begin like this.
-fn may_read_below(shown: &Reading<'_>, start: &str) -> bool {
+fn may_read_below(shown: &ReadRequest<'_>, start: &str) -> bool {
     let readers = &shown.app.config.article.acl_read;
     readers.admits(shown.principal, account::Scope::ArticleRead, Object::Articles(start))
 }
 
 /// Whether the principal may read this article, too.
-fn may_read(shown: &Reading<'_>, name: &str) -> bool {
+fn may_read(shown: &ReadRequest<'_>, name: &str) -> bool {
     let readers = &shown.app.config.article.acl_read;
     readers.admits(shown.principal, account::Scope::ArticleRead, Object::Article(name))
 }

@@ -141,7 +141,7 @@ pub(crate) async fn show_changed(app: &Arc<App>, head: &Parts) -> Result<Respons
     let since = |surface: &FeedSurface| known(app.changes.feed(*surface), mark.as_ref());
     let mut is_whole = mark.is_some() && surfaces.iter().all(|surface| since(surface).is_some());
     let asked = surfaces.iter().map(|surface| (*surface, since(surface))).collect::<Vec<_>>();
-    let reading = Reading { app: app.clone(), stored: app.stored()?, principal };
+    let reading = ReaderChanges { app: app.clone(), stored: app.stored()?, principal };
     let finding = app.limits.cpu_pool.run(move || {
         asked.into_iter().map(|(surface, since)| reading.list(surface, since)).collect::<Vec<_>>()
     });
@@ -202,13 +202,13 @@ fn changes(feed: &Feed, since: Serial) -> impl Iterator<Item = Arc<Entry>> {
 }
 
 /// What the lists are made of, and for whom.
-struct Reading {
+struct ReaderChanges {
     app: Arc<App>,
     stored: Arc<Stored>,
     principal: Principal,
 }
 
-impl Reading {
+impl ReaderChanges {
     /// The changes of a surface after `since`, or the last ones, and whether these are all.
     fn list(&self, surface: FeedSurface, since: Option<Serial>) -> (List, bool) {
         let feed = self.app.changes.feed(surface);

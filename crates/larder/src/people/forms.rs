@@ -1,6 +1,6 @@
 //! The forms of our pages: who sent one, its fields, and whether one of our own pages sent it.
 //!
-//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`Posted`] -> an operation of its [`Posted::sender`].
+//! request -> origin, media type, size -> session -> [`Fields`] -> token -> [`PostedForm`] -> an operation of its [`PostedForm::sender`].
 
 use account::{Credentials, Password, Principal, SessionText};
 use axum::body::Body;
@@ -120,13 +120,13 @@ fn decoded(text: &[u8]) -> Result<String, HttpError> {
 }
 
 /// A form that a user sent.
-pub(crate) struct Posted {
+pub(crate) struct PostedForm {
     pub(crate) session: SessionText,
     pub(crate) principal: Principal,
     pub(crate) fields: Fields,
 }
 
-impl Posted {
+impl PostedForm {
     /// Who sent it, as operations know a sender.
     pub(crate) fn sender(&self, head: &Parts) -> Sender {
         auth::sender(self.principal.clone(), head)
@@ -135,33 +135,35 @@ impl Posted {
 
 /// Why a form that arrived is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Undue {
+pub(crate) enum FormRefusal {
     /// The sender is not logged in.
     LoggedOut,
     /// The form lacks the token of the session, or has another session's.
     Token,
 }
 
-impl Undue {
+impl FormRefusal {
     /// What the page says of it: `here` is what to do after logging in, `again` what to do with the form that belongs to another
     /// session.
     pub(crate) fn problem(self, here: &str, again: &str) -> String {
         match self {
-            Undue::LoggedOut => {
+            FormRefusal::LoggedOut => {
                 format!("You are not logged in any more. Log in in another tab, and then {here}.")
             }
-            Undue::Token => {
+            FormRefusal::Token => {
                 format!("You have logged in anew since this form was loaded. {again} again.")
             }
         }
     }
 }
 
-impl From<Undue> for HttpError {
-    fn from(undue: Undue) -> HttpError {
-        match undue {
-            Undue::LoggedOut => HttpError::unauthorized("the session has ended: log in again"),
-            Undue::Token => HttpError::forbidden(
+impl From<FormRefusal> for HttpError {
+    fn from(refusal: FormRefusal) -> HttpError {
+        match refusal {
+            FormRefusal::LoggedOut => {
+                HttpError::unauthorized("the session has ended: log in again")
+            }
+            FormRefusal::Token => HttpError::forbidden(
                 "the form lacks the token of this session: load its page again, and send it once more",
             ),
         }
@@ -177,7 +179,7 @@ pub(crate) async fn received(
     head: &Parts,
     body: Body,
     bytes_max: usize,
-) -> Result<(Fields, Result<(SessionText, Principal), Undue>), HttpError> {
+) -> Result<(Fields, Result<(SessionText, Principal), FormRefusal>), HttpError> {
     check_media_type(head)?;
     let session = sender(app, head)?;
     let holder = session.as_ref().map(|(_, principal)| principal.clone()).unwrap_or_default();
@@ -187,10 +189,10 @@ pub(crate) async fn received(
     let fields = Fields::parse(&received)?;
     let fields = Fields { _held: Some(received.into_parts().1), ..fields };
     let Some((session, principal)) = session else {
-        return Ok((fields, Err(Undue::LoggedOut)));
+        return Ok((fields, Err(FormRefusal::LoggedOut)));
     };
     let is_due = has_token(app, &fields, session.reveal().as_bytes())?;
-    Ok((fields, if is_due { Ok((session, principal)) } else { Err(Undue::Token) }))
+    Ok((fields, if is_due { Ok((session, principal)) } else { Err(FormRefusal::Token) }))
 }
 
 /// The session that a form came with, and its user; `None` if the sender is not logged in.
@@ -223,16 +225,16 @@ pub(crate) async fn logged_in(
 /// A form that may be carried out.
 ///
 /// # Errors
-/// 400, 413 and 415 for a body that is no such form; 401 and 403 as [`Undue`] says.
+/// 400, 413 and 415 for a body that is no such form; 401 and 403 as [`FormRefusal`] says.
 pub(crate) async fn posted(
     app: &App,
     head: &Parts,
     body: Body,
     bytes_max: usize,
-) -> Result<Posted, HttpError> {
+) -> Result<PostedForm, HttpError> {
     let (fields, sender) = received(app, head, body, bytes_max).await?;
     let (session, principal) = sender?;
-    Ok(Posted { session, principal, fields })
+    Ok(PostedForm { session, principal, fields })
 }
 
 /// The sender, as the password in this field proves them. An unattended browser must not be enough to take over an account, so what
@@ -242,7 +244,7 @@ pub(crate) async fn posted(
 /// 403 if it is wrong, or the log-in was too long ago; 429 and 503 as for every password.
 pub(crate) async fn proved_again(
     app: &App,
-    posted: &Posted,
+    posted: &PostedForm,
     field: &str,
 ) -> Result<Principal, HttpError> {
     let stored = app.stored()?;

@@ -50,15 +50,15 @@ struct Home {
     /// Whether nobody is logged in.
     is_stranger: bool,
     aur: Aur,
-    python: Python,
-    articles: Articles,
+    python: Card<Indexes>,
+    articles: Card<Readable>,
 }
 
 impl Home {
     /// Whether this reader may see nothing: a stranger has to log in first.
     fn is_closed(&self) -> bool {
-        let reads_articles = matches!(&self.articles, Articles::On(it) if it.may_read);
-        let sees_indexes = matches!(&self.python, Python::On(it) if !it.indexes.is_empty());
+        let reads_articles = matches!(&self.articles, Card::On(it) if it.may_read);
+        let sees_indexes = matches!(&self.python, Card::On(it) if !it.indexes.is_empty());
         let sees_packages = matches!(self.aur, Aur::On(_) | Aur::Loading);
         self.is_stranger && !self.is_off() && !reads_articles && !sees_indexes && !sees_packages
     }
@@ -66,8 +66,8 @@ impl Home {
     /// Whether there is nothing for people.
     fn is_off(&self) -> bool {
         matches!(self.aur, Aur::Off | Aur::WithoutSource)
-            && matches!(self.python, Python::Off)
-            && matches!(self.articles, Articles::Off)
+            && matches!(self.python, Card::Off)
+            && matches!(self.articles, Card::Off)
     }
 }
 
@@ -79,8 +79,8 @@ struct Use {
     /// Whether nobody is logged in.
     is_stranger: bool,
     aur: Aur,
-    python: Python,
-    articles: Articles,
+    python: Card<Indexes>,
+    articles: Card<Readable>,
     actions: bool,
     hello: &'static str,
     metrics: bool,
@@ -89,8 +89,8 @@ struct Use {
 impl Use {
     fn has_off(&self) -> bool {
         matches!(self.aur, Aur::Off | Aur::WithoutSource)
-            || matches!(self.python, Python::Off)
-            || matches!(self.articles, Articles::Off)
+            || matches!(self.python, Card::Off)
+            || matches!(self.articles, Card::Off)
             || !self.actions
             || !self.metrics
     }
@@ -113,10 +113,21 @@ struct Packages {
     path: String,
 }
 
-enum Python {
+/// What a page shows of a surface.
+enum Card<T> {
     Off,
     Loading,
-    On(Indexes),
+    On(T),
+}
+
+impl<T> Card<T> {
+    fn of(is_on: bool, stored: Option<&Stored>, shown: impl FnOnce(&Stored) -> T) -> Card<T> {
+        match stored {
+            _ if !is_on => Card::Off,
+            None => Card::Loading,
+            Some(stored) => Card::On(shown(stored)),
+        }
+    }
 }
 
 struct Indexes {
@@ -129,12 +140,6 @@ struct Indexes {
     /// Whether clients have to log in there.
     is_private: bool,
     project: String,
-}
-
-enum Articles {
-    Off,
-    Loading,
-    On(Readable),
 }
 
 #[derive(Default)]
@@ -177,8 +182,8 @@ pub(crate) async fn show_home(app: &App, head: &Parts) -> Result<Response, HttpE
             site: Site::of(app, head),
             is_stranger,
             aur: packages(app),
-            python: Python::of(app, stored.as_deref(), &principal),
-            articles: Articles::of(app, stored.as_deref(), &principal),
+            python: python(app, stored.as_deref(), &principal),
+            articles: articles(app, stored.as_deref(), &principal),
         };
         return Ok(page::send(&page, head, audience).await);
     };
@@ -210,8 +215,8 @@ pub(crate) async fn show_use(app: &App, head: &Parts) -> Result<Response, HttpEr
         version: version::VERSION,
         is_stranger,
         aur: packages(app),
-        python: Python::of(app, stored.as_deref(), &principal),
-        articles: Articles::of(app, stored.as_deref(), &principal),
+        python: python(app, stored.as_deref(), &principal),
+        articles: articles(app, stored.as_deref(), &principal),
         actions: app.config.actions.enabled,
         hello: HELLO,
         metrics: app.config.metrics.enabled,
@@ -227,24 +232,12 @@ fn audience(principal: &Principal) -> (bool, Audience) {
     }
 }
 
-impl Python {
-    fn of(app: &App, stored: Option<&Stored>, reader: &Principal) -> Python {
-        match stored {
-            _ if !app.config.python.enabled => Python::Off,
-            None => Python::Loading,
-            Some(stored) => Python::On(indexes(app, stored, reader)),
-        }
-    }
+fn python(app: &App, stored: Option<&Stored>, reader: &Principal) -> Card<Indexes> {
+    Card::of(app.config.python.enabled, stored, |stored| indexes(app, stored, reader))
 }
 
-impl Articles {
-    fn of(app: &App, stored: Option<&Stored>, reader: &Principal) -> Articles {
-        match stored {
-            _ if !app.config.article.enabled => Articles::Off,
-            None => Articles::Loading,
-            Some(stored) => Articles::On(readable(app, stored, reader)),
-        }
-    }
+fn articles(app: &App, stored: Option<&Stored>, reader: &Principal) -> Card<Readable> {
+    Card::of(app.config.article.enabled, stored, |stored| readable(app, stored, reader))
 }
 
 fn packages(app: &App) -> Aur {

@@ -27,7 +27,7 @@ use record::Serial;
 use serde_json::{Value, json};
 
 use self::index_settings::{Kind, Setting, new_index, people};
-use super::forms::{self, Posted};
+use super::forms::{self, PostedForm};
 use crate::app::App;
 use crate::front::auth;
 use crate::front::display::in_path;
@@ -85,7 +85,7 @@ impl Answer {
 async fn carry_out(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     wish: Result<impl Operation, HttpError>,
 ) -> Answer {
     let outcome = async {
@@ -97,7 +97,7 @@ async fn carry_out(
 }
 
 /// Carries out what a form removes, however full the disk is.
-async fn remove(app: &App, head: &Parts, posted: &Posted, wish: &impl Operation) -> Answer {
+async fn remove(app: &App, head: &Parts, posted: &PostedForm, wish: &impl Operation) -> Answer {
     let outcome = operations::carry_out(&mut app.keeper(), &posted.sender(head), wish).await;
     outcome.map_or_else(|refusal| Answer::refused(refusal.into()), |done| Answer::done(done.seen))
 }
@@ -106,7 +106,7 @@ async fn remove(app: &App, head: &Parts, posted: &Posted, wish: &impl Operation)
 async fn remove_typed(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     (name, expected): (&str, &str),
     wish: &impl Operation,
 ) -> Answer {
@@ -150,7 +150,7 @@ impl FormNotice {
 }
 
 /// Makes sure that the browser sees what a call wrote, whichever process it asks next.
-fn seen(app: &App, head: &Parts, response: &mut Response, posted: &Posted, serial: Serial) {
+fn seen(app: &App, head: &Parts, response: &mut Response, posted: &PostedForm, serial: Serial) {
     forms::keep_session(app, head, response, &posted.session, serial);
 }
 

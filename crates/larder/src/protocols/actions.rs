@@ -63,14 +63,14 @@ pub(crate) enum Handler {
     /// On the pool, as it only computes.
     Compute(fn(Arguments<'_>) -> Result<Computation, Failure>),
     /// Asynchronously: it waits for the store, or for a write to become visible.
-    Wait(for<'a> fn(&'a Context, Arguments<'a>) -> Waiting<'a>),
+    Wait(for<'a> fn(&'a Context, Arguments<'a>) -> ActionFuture<'a>),
 }
 
 /// The computation of a [`Handler::Compute`].
 pub(crate) type Computation = Box<dyn FnOnce() -> ActionResult + Send>;
 
 /// The future of a [`Handler::Wait`].
-pub(crate) type Waiting<'a> = Pin<Box<dyn Future<Output = ActionResult> + Send + 'a>>;
+pub(crate) type ActionFuture<'a> = Pin<Box<dyn Future<Output = ActionResult> + Send + 'a>>;
 
 /// An action's result, one JSON value, or why there is none.
 pub(crate) type ActionResult = Result<Bytes, Failure>;

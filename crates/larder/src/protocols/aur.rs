@@ -63,10 +63,14 @@ pub(crate) async fn answer_question(
         return post(app, head, asked, body).await;
     }
     Ok(match read(app, head, asked) {
-        Reading::Done(response) => response,
-        Reading::Long(finished) => finished.respond(&app.aur).await,
-        Reading::Large(question) => question.finish(app, head).await?.respond(&app.aur).await,
-        Reading::Refined(question) => question.finish(app, head).await?.respond(&app.aur).await,
+        QuestionOutcome::Done(response) => response,
+        QuestionOutcome::Long(finished) => finished.respond(&app.aur).await,
+        QuestionOutcome::Large(question) => {
+            question.finish(app, head).await?.respond(&app.aur).await
+        }
+        QuestionOutcome::Refined(question) => {
+            question.finish(app, head).await?.respond(&app.aur).await
+        }
     })
 }
 
@@ -89,18 +93,18 @@ pub(crate) fn answer_question_now(app: &Arc<App>, head: &Parts) -> Option<Answer
         return None;
     }
     Some(match read(app, head, asked) {
-        Reading::Done(response) => Answered::Now(response),
-        Reading::Long(finished) => {
+        QuestionOutcome::Done(response) => Answered::Now(response),
+        QuestionOutcome::Long(finished) => {
             let app = app.clone();
             Answered::Later(Box::pin(async move { finished.respond(&app.aur).await }))
         }
-        Reading::Large(question) => {
+        QuestionOutcome::Large(question) => {
             let (app, head) = (app.clone(), head.clone());
             Answered::Later(Box::pin(async move {
                 finished(&app.aur, question.finish(&app, &head)).await
             }))
         }
-        Reading::Refined(question) => {
+        QuestionOutcome::Refined(question) => {
             let (app, head) = (app.clone(), head.clone());
             Answered::Later(Box::pin(async move {
                 finished(&app.aur, question.finish(&app, &head)).await
@@ -130,14 +134,14 @@ pub(crate) fn is_off(app: &App) -> Response {
 }
 
 /// What is known of a question beside its parameters.
-struct Standing {
+struct QuestionContext {
     speaks_6: bool,
     decision: Decision,
     asked_at: Instant,
 }
 
 /// An answer that only has to be sent.
-struct Finished {
+struct FinishedAnswer {
     answer: Answer,
     status: StatusCode,
     conditions: Conditions,
@@ -151,7 +155,7 @@ fn mark(response: &mut Response, is_large: bool) {
     }
 }
 
-impl Finished {
+impl FinishedAnswer {
     /// Whether the answer is in memory that is used again when it has been sent.
     fn is_large(&self) -> bool {
         self.answer.reply.body.len() >= LARGE_BYTES
@@ -181,7 +185,7 @@ impl Finished {
 /// The response that `finishing` makes, or its refusal.
 async fn finished(
     aur: &Aur,
-    finishing: impl Future<Output = Result<Finished, HttpError>>,
+    finishing: impl Future<Output = Result<FinishedAnswer, HttpError>>,
 ) -> Response {
     match finishing.await {
         Ok(finished) => finished.respond(aur).await,
@@ -190,81 +194,83 @@ async fn finished(
 }
 
 /// The outcome of a GET.
-enum Reading {
+enum QuestionOutcome {
     Done(Response),
     /// Encoding the answer takes so long that another thread does it.
-    Long(Finished),
+    Long(FinishedAnswer),
     /// The answer has many packages.
-    Large(Box<Large>),
+    Large(Box<LargeQuestion>),
     /// Finding the answer may take long.
-    Refined(Box<Refined>),
+    Refined(Box<RefinedQuestion>),
 }
 
 /// Facts about packages that a snapshot does not have, by the packages' names.
-type Known = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
+type PackageFacts = BTreeMap<String, serde_json::Map<String, serde_json::Value>>;
 
 /// A question whose answer has many packages.
-struct Large {
+struct LargeQuestion {
     query: Query,
-    standing: Standing,
+    context: QuestionContext,
 }
 
-impl Large {
+impl LargeQuestion {
     /// Answers it when it is its turn.
-    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
-        let Large { query, standing } = self;
+    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<FinishedAnswer, HttpError> {
+        let LargeQuestion { query, context } = self;
         let (published, results_max) = (app.packages()?, app.aur.results_max.load(Relaxed));
         let making = app.aur.large.run(move || published.snapshot.answer(&query, results_max));
         let answer = making.await;
-        Ok(told(app, head, standing, answer, Conditions::of(&head.method, &head.headers)))
+        Ok(told(app, head, context, answer, Conditions::of(&head.method, &head.headers)))
     }
 }
 
 /// A question with parameters that upstream does not have.
-struct Refined {
+struct RefinedQuestion {
     params: Params,
-    standing: Standing,
+    context: QuestionContext,
 }
 
-impl Refined {
+impl RefinedQuestion {
     /// Answers it on a thread for computations.
-    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<Finished, HttpError> {
-        let Refined { params, standing } = self;
+    async fn finish(self, app: &Arc<App>, head: &Parts) -> Result<FinishedAnswer, HttpError> {
+        let RefinedQuestion { params, context } = self;
         let conditions = Conditions::of(&head.method, &head.headers);
         if !params.may_add() {
             let snapshot = app.packages()?.snapshot.clone();
             let known = Arc::default();
-            let (answer, _) = Refined::answer(app, params, &standing, snapshot, known).await?;
-            return Ok(told(app, head, standing, answer, conditions));
+            let (answer, _) =
+                RefinedQuestion::answer(app, params, &context, snapshot, known).await?;
+            return Ok(told(app, head, context, answer, conditions));
         }
         // First finds the names of the packages, then the facts about them.
         let histories = Histories::open(app).await?;
         let snapshot = histories.published().snapshot.clone();
         let known = Arc::default();
-        let asking = Refined::answer(app, params.clone(), &standing, snapshot.clone(), known);
+        let asking =
+            RefinedQuestion::answer(app, params.clone(), &context, snapshot.clone(), known);
         let (answer, names) = asking.await?;
         if names.is_empty() {
-            return Ok(told(app, head, standing, answer, conditions));
+            return Ok(told(app, head, context, answer, conditions));
         }
-        let mut known = Known::new();
+        let mut known = PackageFacts::new();
         for name in names {
             let members = histories.members(&name).await?;
             known.insert(name, members);
         }
         let (answer, _) =
-            Refined::answer(app, params, &standing, snapshot, Arc::new(known)).await?;
-        Ok(told(app, head, standing, answer, conditions))
+            RefinedQuestion::answer(app, params, &context, snapshot, Arc::new(known)).await?;
+        Ok(told(app, head, context, answer, conditions))
     }
 
     /// Computes an answer with the facts in `known`, and the names of packages whose facts are needed.
     async fn answer(
         app: &Arc<App>,
         params: Params,
-        standing: &Standing,
+        context: &QuestionContext,
         snapshot: aur::Snapshot,
-        known: Arc<Known>,
+        known: Arc<PackageFacts>,
     ) -> Result<(Answer, BTreeSet<String>), HttpError> {
-        let (speaks_6, results_max) = (standing.speaks_6, app.aur.results_max.load(Relaxed));
+        let (speaks_6, results_max) = (context.speaks_6, app.aur.results_max.load(Relaxed));
         let search = move |is_over: &dyn Fn() -> bool| {
             let wanted = RefCell::new(BTreeSet::new());
             let added = |name: &str, field: &'static str| {
@@ -308,21 +314,21 @@ fn computed() -> Duration {
 }
 
 /// Answers a GET; never waits.
-fn read(app: &App, head: &Parts, asked: AskedByPath) -> Reading {
-    let standing = match admit(app, head, &asked) {
-        Ok(standing) => standing,
-        Err(response) => return Reading::Done(*response),
+fn read(app: &App, head: &Parts, asked: AskedByPath) -> QuestionOutcome {
+    let context = match admit(app, head, &asked) {
+        Ok(context) => context,
+        Err(response) => return QuestionOutcome::Done(*response),
     };
     let from_path = asked.params;
     let params = Params::from_query(from_path, head.uri.query());
     if params.are_refined() {
-        return Reading::Refined(Box::new(Refined { params, standing }));
+        return QuestionOutcome::Refined(Box::new(RefinedQuestion { params, context }));
     }
-    match finish(app, head, standing, params) {
-        Ok(Ok(finished)) if finished.takes_long() => Reading::Long(finished),
-        Ok(Ok(finished)) => Reading::Done(finished.respond_now(&app.aur)),
-        Ok(Err(large)) => Reading::Large(Box::new(large)),
-        Err(error) => Reading::Done(error.into_response()),
+    match finish(app, head, context, params) {
+        Ok(Ok(finished)) if finished.takes_long() => QuestionOutcome::Long(finished),
+        Ok(Ok(finished)) => QuestionOutcome::Done(finished.respond_now(&app.aur)),
+        Ok(Err(large)) => QuestionOutcome::Large(Box::new(large)),
+        Err(error) => QuestionOutcome::Done(error.into_response()),
     }
 }
 
@@ -332,8 +338,8 @@ async fn post(
     asked: AskedByPath,
     body: axum::body::Body,
 ) -> Result<Response, HttpError> {
-    let standing = match admit(app, head, &asked) {
-        Ok(standing) => standing,
+    let context = match admit(app, head, &asked) {
+        Ok(context) => context,
         Err(response) => return Ok(*response),
     };
     let from_path = asked.params;
@@ -363,16 +369,20 @@ async fn post(
         Params::from_body(from_path, query, Body::Form(&body))
     };
     if params.are_refined() {
-        return Ok(Refined { params, standing }.finish(app, head).await?.respond(&app.aur).await);
+        return Ok(RefinedQuestion { params, context }
+            .finish(app, head)
+            .await?
+            .respond(&app.aur)
+            .await);
     }
-    Ok(match finish(app, head, standing, params)? {
+    Ok(match finish(app, head, context, params)? {
         Ok(finished) => finished.respond(&app.aur).await,
         Err(large) => large.finish(app, head).await?.respond(&app.aur).await,
     })
 }
 
-/// The standing of a question whose client may ask it; otherwise the refusal.
-fn admit(app: &App, head: &Parts, asked: &AskedByPath) -> Result<Standing, Box<Response>> {
+/// The context of a question whose client may ask it; otherwise the refusal.
+fn admit(app: &App, head: &Parts, asked: &AskedByPath) -> Result<QuestionContext, Box<Response>> {
     let asked_at = Instant::now();
     let client = body::client(app, head);
     let decision = app.aur.rate_limiter.check(client.key(), asked_at);
@@ -383,29 +393,29 @@ fn admit(app: &App, head: &Parts, asked: &AskedByPath) -> Result<Standing, Box<R
         let answer = Answer::rate_limited(given_version(&asked.params, head.uri.query()));
         let status = StatusCode::TOO_MANY_REQUESTS;
         let conditions = Conditions::of(&head.method, &head.headers);
-        let finished = Finished { answer, status, conditions, decision };
+        let finished = FinishedAnswer { answer, status, conditions, decision };
         return Err(Box::new(finished.respond_now(&app.aur)));
     }
-    Ok(Standing { speaks_6: asked.speaks_6, decision, asked_at })
+    Ok(QuestionContext { speaks_6: asked.speaks_6, decision, asked_at })
 }
 
 /// Answers the question from the current snapshot, unless the answer is large.
 fn finish(
     app: &App,
     head: &Parts,
-    standing: Standing,
+    context: QuestionContext,
     params: Params,
-) -> Result<Result<Finished, Large>, HttpError> {
+) -> Result<Result<FinishedAnswer, LargeQuestion>, HttpError> {
     let published = app.aur.snapshot().ok_or_else(no_packages)?;
     let conditions = Conditions::of(&head.method, &head.headers);
     let params = if conditions.wants_gzip() { params.outlined() } else { params };
     let results_max = app.aur.results_max.load(Relaxed);
-    let (snapshot, speaks_6) = (&published.snapshot, standing.speaks_6);
+    let (snapshot, speaks_6) = (&published.snapshot, context.speaks_6);
     let answer = Answer::at_once(params, snapshot, speaks_6, results_max, AT_ONCE_PACKAGES_MAX);
     drop(published);
     Ok(match answer {
-        Ok(answer) => Ok(told(app, head, standing, answer, conditions)),
-        Err(query) => Err(Large { query, standing }),
+        Ok(answer) => Ok(told(app, head, context, answer, conditions)),
+        Err(query) => Err(LargeQuestion { query, context }),
     })
 }
 
@@ -413,10 +423,10 @@ fn finish(
 fn told(
     app: &App,
     head: &Parts,
-    asked: Standing,
+    asked: QuestionContext,
     answer: Answer,
     conditions: Conditions,
-) -> Finished {
+) -> FinishedAnswer {
     let status = match answer.outcome {
         Outcome::Answered(question) => {
             app.metrics.answered(&head.method, question, answer.reply.body.len());
@@ -432,7 +442,7 @@ fn told(
         }
     };
     app.metrics.rpc_duration.observe(asked.asked_at.elapsed().as_secs_f64());
-    Finished { answer, status, conditions, decision: asked.decision }
+    FinishedAnswer { answer, status, conditions, decision: asked.decision }
 }
 
 /// The parts of a question that are in its path.

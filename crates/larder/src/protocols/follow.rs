@@ -95,7 +95,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
         // Of no length, as that of a GET.
         Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()).into_response()
     } else {
-        let place = Place::take(app, &principal, extent)?;
+        let place = FollowerSlot::take(app, &principal, extent)?;
         let hello = Hello {
             identity,
             generation: own,
@@ -113,7 +113,7 @@ pub(crate) async fn list_records(app: &Arc<App>, head: &Parts) -> Result<Respons
             },
             version: version::VERSION.to_owned(),
         };
-        let asked = Asked { principal, extent, after, held };
+        let asked = FollowRequest { principal, extent, after, held };
         Body::from_stream(frames(app.clone(), asked, hello, place)).into_response()
     };
     let headers = response.headers_mut();
@@ -273,15 +273,19 @@ fn held(head: &Parts) -> Result<Option<PartState>, HttpError> {
 }
 
 /// A place among the servers that follow this one.
-struct Place {
+struct FollowerSlot {
     app: Arc<App>,
     /// Whose token it is, if that is no administrator.
     user: Option<UserName>,
     _place: OwnedSemaphorePermit,
 }
 
-impl Place {
-    fn take(app: &Arc<App>, principal: &Principal, extent: Extent) -> Result<Place, HttpError> {
+impl FollowerSlot {
+    fn take(
+        app: &Arc<App>,
+        principal: &Principal,
+        extent: Extent,
+    ) -> Result<FollowerSlot, HttpError> {
         let full = |count: usize, whose: &str| {
             HttpError::unavailable(format!("{count} servers follow this one already{whose}"), 30)
         };
@@ -297,11 +301,11 @@ impl Place {
             return Err(full(FOLLOWERS_PER_USER_MAX, " with tokens of this user"));
         }
         app.metrics.followers.inc();
-        Ok(Place { app: app.clone(), user, _place: place })
+        Ok(FollowerSlot { app: app.clone(), user, _place: place })
     }
 }
 
-impl Drop for Place {
+impl Drop for FollowerSlot {
     fn drop(&mut self) {
         self.app.metrics.followers.dec();
         if let Some(user) = &self.user {
@@ -311,14 +315,14 @@ impl Drop for Place {
 }
 
 /// What a follower has asked for.
-struct Asked {
+struct FollowRequest {
     principal: Principal,
     extent: Extent,
     after: Serial,
     held: Option<PartState>,
 }
 
-struct Sending {
+struct FollowerStream {
     app: Arc<App>,
     principal: Principal,
     at: PagePosition,
@@ -335,19 +339,19 @@ struct Sending {
     /// What the follower has said of its part, until that is begun.
     held: Option<PartState>,
     part: Option<part::Part>,
-    _place: Place,
+    _place: FollowerSlot,
 }
 
 fn frames(
     app: Arc<App>,
-    asked: Asked,
+    asked: FollowRequest,
     hello: Hello,
-    place: Place,
+    place: FollowerSlot,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let accounts = app.changes.accounts.subscribe();
     let aur_dump = app.aur.deltas.number();
-    let Asked { principal, extent, after, held } = asked;
-    let sending = Sending {
+    let FollowRequest { principal, extent, after, held } = asked;
+    let sending = FollowerStream {
         app,
         principal,
         at: PagePosition::after(after),
@@ -368,7 +372,7 @@ fn frames(
     })
 }
 
-impl Sending {
+impl FollowerStream {
     /// The next frame; `None` at the end.
     async fn next(&mut self) -> Option<Frame> {
         loop {

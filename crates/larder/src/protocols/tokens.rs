@@ -10,7 +10,6 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use jiff::Timestamp;
 use operations::rights::check_administrator;
 use operations::tokens::{self, CreateToken, RevokeFoundToken, RevokeToken};
 use operations::{Basis, Done, Refusal, Rule, Sender, carry_out};
@@ -83,17 +82,11 @@ pub(crate) async fn create(
 ) -> Result<Done<(TokenText, Token)>, HttpError> {
     let scopes = wish.scopes.iter().map(|scope| scope.parse::<Scope>());
     let scopes: Scopes = scopes.collect::<Result<_, _>>().map_err(HttpError::unusable)?;
-    let now = Timestamp::now();
-    let expires_at = match &wish.expires {
-        None => app.rules.token_end(now),
-        Some(text) => {
-            text.parse::<Expiry>().and_then(|expiry| expiry.at(now)).map_err(HttpError::unusable)?
-        }
-    };
+    let expires: Option<Expiry> =
+        wish.expires.as_deref().map(str::parse).transpose().map_err(HttpError::unusable)?;
     let limits = wish.limits().map_err(HttpError::unusable)?;
-    let comment = wish.comment;
-    let token = change::NewToken { user: owner, comment, scopes, limits, expires_at };
-    let creating = CreateToken { token, secret: auth::random()? };
+    let (comment, secret) = (wish.comment, auth::random()?);
+    let creating = CreateToken { user: owner, comment, scopes, limits, expires, secret };
     Ok(carry_out(&mut app.keeper(), sender, &creating).await?)
 }
 
@@ -158,7 +151,7 @@ pub(crate) async fn create_token(
     let wish = wish(app, head, asked.principal(), body).await?;
     let done = create(app, asked.sender(), owner, wish).await?;
     let (text, token) = done.outcome;
-    let mut object = accounts::token_json(&token, None, Timestamp::now());
+    let mut object = accounts::token_json(&token, None, token.created_at);
     object["token"] = json!(text.reveal());
     Ok(answer(StatusCode::CREATED, Some(&object), done.seen))
 }

@@ -16,7 +16,7 @@ use state::setup;
 use crate::app::App;
 use crate::front::request::Parts;
 use crate::people::articles::site::Plan;
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::ReadRequest;
 use crate::tasks;
 
 /// Writes the site.
@@ -63,7 +63,7 @@ pub async fn export_site(config: &Config, export: &SiteExport) -> anyhow::Result
     let (head, ()) = Request::new(()).into_parts();
     let head = Parts::new(head, Peer { address: ClientAddress::Unix, tls: false });
     let shown =
-        Reading { app: &app, stored: &stored, head: &head, principal: &Principal::Anonymous };
+        ReadRequest { app: &app, stored: &stored, head: &head, principal: &Principal::Anonymous };
     let plan = Plan::of(&shown, &prefix, export.with_drafts);
     let progress = Progress::on_terminal();
     progress.begin_counted("files", plan.len() as u64);

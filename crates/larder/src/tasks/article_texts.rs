@@ -30,7 +30,7 @@ const READ_AT_ONCE: usize = 4;
 const RETRY: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-struct Indexing {
+struct TextIndexer {
     /// Shared with what is published: a commit that changes no article copies nothing.
     index: Arc<TextIndex>,
     /// The articles that are in it.
@@ -56,8 +56,8 @@ struct Source {
 pub async fn run(app: Arc<App>) {
     let app = &app;
     let mut published = app.live_store.published();
-    let mut indexing = Indexing::default();
-    let mut merging: Option<Merging> = None;
+    let mut indexing = TextIndexer::default();
+    let mut merging: Option<MergeTask> = None;
     // Commits do not put it off.
     let mut retry_at: Option<Instant> = None;
     loop {
@@ -103,17 +103,17 @@ pub async fn run(app: Arc<App>) {
 }
 
 /// A merge that runs on a thread of its own.
-type Merging = JoinHandle<std::thread::Result<MergedSegment>>;
+type MergeTask = JoinHandle<std::thread::Result<MergedSegment>>;
 
 /// Waits for the running merge; forever if there is none. `None` if it failed.
-async fn finished(merging: &mut Option<Merging>) -> Option<MergedSegment> {
+async fn finished(merging: &mut Option<MergeTask>) -> Option<MergedSegment> {
     match merging {
         Some(merging) => merging.await.ok().and_then(Result::ok),
         None => std::future::pending().await,
     }
 }
 
-impl Indexing {
+impl TextIndexer {
     async fn catch_up(&mut self, app: &Arc<App>, stored: &Arc<Stored>) {
         let changed = stored.articles.changed_since(&self.seen);
         self.take(app, &stored.articles, &changed).await;

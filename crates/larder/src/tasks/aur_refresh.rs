@@ -65,7 +65,7 @@ struct Refresh {
     /// What is served and not kept yet: after a failure, or because the source is a database, which may change every second,
     /// while a dump is large.
     unkept: Option<(Unkept, Arc<AurPublished>)>,
-    merging: Option<Merging>,
+    merging: Option<SegmentMerge>,
     /// Popularities of so many bases that they become part of the next large segment, while other changes are followed.
     wave: Option<Update>,
 }
@@ -97,7 +97,7 @@ impl KeepingOutcome {
 }
 
 /// All of a snapshot is being put into one segment.
-struct Merging {
+struct SegmentMerge {
     /// The snapshot that is merged, and that was served before `since`. If another one is published, the outcome is dropped.
     published: Arc<AurPublished>,
     /// What has changed since it began.
@@ -108,9 +108,9 @@ struct Merging {
     task: JoinHandle<Snapshot>,
 }
 
-impl Merging {
+impl SegmentMerge {
     /// Waits for the end; without end if nothing is being merged.
-    async fn ended(merging: &mut Option<Merging>) -> Result<Snapshot, JoinError> {
+    async fn ended(merging: &mut Option<SegmentMerge>) -> Result<Snapshot, JoinError> {
         match merging {
             Some(merging) => (&mut merging.task).await,
             None => std::future::pending().await,
@@ -150,7 +150,7 @@ impl Refresh {
                     self.keep_late(false);
                     continue;
                 }
-                merged = Merging::ended(&mut self.merging) => {
+                merged = SegmentMerge::ended(&mut self.merging) => {
                     self.take_merged(merged);
                     continue;
                 }
@@ -450,7 +450,7 @@ impl Refresh {
             memory::give_back();
             merged
         });
-        self.merging = Some(Merging {
+        self.merging = Some(SegmentMerge {
             published: published.clone(),
             since: Vec::new(),
             wave,
@@ -471,8 +471,8 @@ impl Refresh {
         }
     }
 
-    fn publish_merged(&mut self, merging: Merging, merged: Result<Snapshot, JoinError>) {
-        let Merging { published: before, since, wave, started_at, .. } = merging;
+    fn publish_merged(&mut self, merging: SegmentMerge, merged: Result<Snapshot, JoinError>) {
+        let SegmentMerge { published: before, since, wave, started_at, .. } = merging;
         let mut snapshot = match merged {
             Ok(snapshot) => snapshot,
             Err(error) => return tracing::error!(%error, "the AUR's snapshot cannot be merged"),

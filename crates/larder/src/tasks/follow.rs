@@ -120,7 +120,7 @@ async fn follow_blobs(app: &App, link: &Link) {
     let records = &app.store.records;
     let retry = Pace::default().max;
     let mut place = PagePosition::default();
-    let mut lacking = Lacking::default();
+    let mut lacking = MissingBlobs::default();
     loop {
         let page = match records.page_after(&place, PAGE).await {
             Ok(page) => page,
@@ -132,11 +132,11 @@ async fn follow_blobs(app: &App, link: &Link) {
         };
         let digests = page.records.into_iter().flat_map(|record| record.blobs);
         match fetch(app, link, digests).await {
-            Fetched::NotNow => {
+            FetchOutcome::NotNow => {
                 tokio::time::sleep(retry).await;
                 continue;
             }
-            Fetched::AllBut(missing) => lacking.note(missing, &place),
+            FetchOutcome::AllBut(missing) => lacking.note(missing, &place),
         }
         place = page.next;
         if !page.is_last {
@@ -145,7 +145,7 @@ async fn follow_blobs(app: &App, link: &Link) {
         app.metrics.follow_blobs_missing.set(lacking.count as i64);
         lacking.tell();
         let Some(from) = lacking.from.clone() else {
-            lacking = Lacking::default();
+            lacking = MissingBlobs::default();
             match records.wait(page.serial).await {
                 Some(_) => continue,
                 None => return,
@@ -164,7 +164,7 @@ async fn follow_blobs(app: &App, link: &Link) {
 
 /// Blobs that could not be fetched, though the primary is there.
 #[derive(Default)]
-struct Lacking {
+struct MissingBlobs {
     count: usize,
     last: Option<Digest>,
     /// Where the first page begins that names one.
@@ -176,7 +176,7 @@ struct Lacking {
     told: usize,
 }
 
-impl Lacking {
+impl MissingBlobs {
     fn note(&mut self, missing: Vec<Digest>, place: &PagePosition) {
         let Some(last) = missing.last() else { return };
         self.count += missing.len();
@@ -206,13 +206,13 @@ impl Lacking {
     }
 
     /// What is known when all are tried again.
-    fn again(self) -> Lacking {
-        Lacking { rounds: self.rounds + 1, told: self.told, ..Lacking::default() }
+    fn again(self) -> MissingBlobs {
+        MissingBlobs { rounds: self.rounds + 1, told: self.told, ..MissingBlobs::default() }
     }
 }
 
 /// What became of some blobs.
-enum Fetched {
+enum FetchOutcome {
     /// All were tried, and all are here but these.
     AllBut(Vec<Digest>),
     /// The primary is away, or this server's disk takes nothing: no other blob would fare better.
@@ -220,7 +220,7 @@ enum Fetched {
 }
 
 /// Fetches those of these blobs that are missing, some at a time.
-async fn fetch(app: &App, link: &Link, digests: impl Iterator<Item = Digest>) -> Fetched {
+async fn fetch(app: &App, link: &Link, digests: impl Iterator<Item = Digest>) -> FetchOutcome {
     let fetching: Vec<_> = digests.map(|digest| fetch_one(&app.store.blobs, digest)).collect();
     let mut fetching = futures_util::stream::iter(fetching).buffer_unordered(FETCHED_AT_ONCE);
     let mut missing = Vec::new();
@@ -232,13 +232,13 @@ async fn fetch(app: &App, link: &Link, digests: impl Iterator<Item = Digest>) ->
                 tracing::debug!(%digest, %error, "a blob cannot be fetched");
                 let is_of_primary = error.kind() == Some(FailureKind::Unavailable);
                 if !is_of_primary || !link.state().is_connected() {
-                    return Fetched::NotNow;
+                    return FetchOutcome::NotNow;
                 }
                 missing.push(digest);
             }
         }
     }
-    Fetched::AllBut(missing)
+    FetchOutcome::AllBut(missing)
 }
 
 async fn fetch_one(blobs: &BlobStore, digest: Digest) -> (Digest, Result<bool, BlobError>) {

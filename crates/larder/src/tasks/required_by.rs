@@ -27,7 +27,7 @@ const READ_AT_ONCE: usize = 4;
 /// Longer metadata is not read: nearly all of it is a description.
 const METADATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`Indexing::compact`].
+/// Memory for the index. Beyond it, what projects require is left out. For a moment there are two: [`RequirementIndexer::compact`].
 const BYTES_MAX: usize = 128 << 20;
 
 /// The pause before unreadable metadata is read again.
@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_secs(30);
 type Place = (StageName, ProjectName);
 
 #[derive(Default)]
-struct Indexing {
+struct RequirementIndexer {
     index: pypi::RequiredBy,
     /// The projects that are in it.
     seen: Snapshot,
@@ -53,7 +53,7 @@ struct Indexing {
 pub async fn run(app: Arc<App>) {
     let app = &app;
     let mut published = app.live_store.published();
-    let mut indexing = Indexing::default();
+    let mut indexing = RequirementIndexer::default();
     // Commits do not put it off.
     let mut retry_at: Option<Instant> = None;
     loop {
@@ -91,7 +91,7 @@ pub async fn run(app: Arc<App>) {
     }
 }
 
-impl Indexing {
+impl RequirementIndexer {
     fn publish(&self, app: &App) {
         let (index, is_complete, is_full) = (self.index.clone(), self.is_complete, self.is_full);
         app.python.required_by.publish(Arc::new(RequiredBy { index, is_complete, is_full }));

@@ -29,7 +29,7 @@ const NAMED_MAX: usize = 100;
 
 /// The outcome of a rescue.
 #[derive(Clone, Debug)]
-pub(crate) struct Rescued {
+pub(crate) struct RescueReport {
     /// The new data directory.
     pub directory: PathBuf,
     /// The serial of the state.
@@ -42,9 +42,9 @@ pub(crate) struct Rescued {
     pub lost: Vec<Digest>,
 }
 
-impl std::fmt::Display for Rescued {
+impl std::fmt::Display for RescueReport {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Rescued { directory, serial, records, blobs, lost } = self;
+        let RescueReport { directory, serial, records, blobs, lost } = self;
         let (records, blobs) = (counted(*records, "record"), counted(*blobs, "blob"));
         let directory = directory.display();
         write!(formatter, "rescued {records} of serial {serial} and {blobs} into `{directory}`")?;
@@ -62,8 +62,8 @@ impl std::fmt::Display for Rescued {
 /// in the data directory.
 ///
 /// # Errors
-/// Nothing was loaded yet; what cannot be written. Blobs that cannot be read are counted in [`Rescued::lost`] and are no error.
-pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<Rescued> {
+/// Nothing was loaded yet; what cannot be written. Blobs that cannot be read are counted in [`RescueReport::lost`] and are no error.
+pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Result<RescueReport> {
     let stored = app.live_store.snapshot_full().context("the store was never loaded")?;
     let directory = directory.unwrap_or_else(|| free(&app.config.data_dir, stored.serial));
     if !directory.is_absolute() && !directory.starts_with(&app.config.data_dir) {
@@ -108,7 +108,7 @@ pub(crate) async fn rescue(app: &App, directory: Option<PathBuf>) -> anyhow::Res
         copies.buffer_unordered(AT_ONCE_MAX).filter_map(std::future::ready).collect().await;
     lost.sort_unstable();
     let blobs = named.count() - lost.len() as u64;
-    Ok(Rescued { directory, serial: stored.serial, records: count, blobs, lost })
+    Ok(RescueReport { directory, serial: stored.serial, records: count, blobs, lost })
 }
 
 /// A directory that is not there yet.

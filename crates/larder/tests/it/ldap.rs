@@ -342,10 +342,9 @@ fn a_user_who_is_disabled_or_not_made_here_is_refused() {
         })
         .expect("a commit");
     };
-    let user = account::User::new("alice".parse().expect("a name"), jiff::Timestamp::now());
+    let wish = operations::users::CreateUser::named("alice".parse().expect("a name"));
     crate::server::wait_for(async {
-        let (mut keeper, wish) =
-            (world.server.app.keeper(), operations::users::CreateUser { user });
+        let mut keeper = world.server.app.keeper();
         operations::carry_out(&mut keeper, &operations::Sender::Server, &wish).await
     })
     .expect("a commit");

@@ -1,4 +1,4 @@
-//! [`Affected`]: the versions of one project that a record affects.
+//! [`AffectedVersions`]: the versions of one project that a record affects.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::Version;
 
 /// The versions of a project that a record is about.
 #[derive(Debug)]
-pub(crate) struct Affected {
+pub(crate) struct AffectedVersions {
     advisory: Arc<Advisory>,
     versions: Versions,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Affected {
 /// Some versions.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    /// Ranges of versions; in [`Affected`] ascending, with a gap between one and the next.
+    /// Ranges of versions; in [`AffectedVersions`] ascending, with a gap between one and the next.
     pub(super) ranges: Vec<Range>,
     /// Versions outside of all ranges.
     pub(super) single: Vec<Pep440>,
@@ -139,8 +139,8 @@ impl Range {
     }
 }
 
-impl Affected {
-    pub(super) fn of(advisory: Arc<Advisory>, versions: Versions) -> Affected {
+impl AffectedVersions {
+    pub(super) fn of(advisory: Arc<Advisory>, versions: Versions) -> AffectedVersions {
         let Versions { ranges, mut single, mut texts } = versions;
         let ranges = Range::merged(ranges);
         single.sort();
@@ -152,7 +152,7 @@ impl Affected {
         versions.ranges.shrink_to_fit();
         versions.single.shrink_to_fit();
         versions.texts.shrink_to_fit();
-        Affected { advisory, versions }
+        AffectedVersions { advisory, versions }
     }
 
     /// The record.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::{Advisories, Affected};
+use super::{Advisories, AffectedVersions};
 use crate::ProjectName;
 
 /// The current advisories; none before the first are published. All stages of a snapshot share one cell.
@@ -23,7 +23,7 @@ impl LiveAdvisories {
     pub(crate) fn about(
         self: &Arc<Self>,
         project: &ProjectName,
-    ) -> (AdvisoryStamp, Option<Arc<[Affected]>>) {
+    ) -> (AdvisoryStamp, Option<Arc<[AffectedVersions]>>) {
         // Taken first: if others are published meanwhile, the decision is out of date.
         let judged = AdvisoryStamp::by(self);
         let affected = self.current().and_then(|it| it.of_project(project.as_str()).cloned());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Candidate, Policy, RuleName};
 use crate::Version;
-use crate::osv::{Advisories, Affected};
+use crate::osv::{Advisories, AffectedVersions};
 
 /// Records that a reason names; of further ones it says how many they are.
 const NAMED_MAX: usize = 3;
@@ -67,7 +67,7 @@ impl Policy {
 }
 
 /// The rule that such a record is for.
-fn rule_of(affected: &Affected) -> RuleName {
+fn rule_of(affected: &AffectedVersions) -> RuleName {
     match affected.advisory().is_malware() {
         true => RuleName::Malware,
         false => RuleName::Vulnerabilities,
@@ -77,7 +77,7 @@ fn rule_of(affected: &Affected) -> RuleName {
 /// What the records say about one project, and the measures of the policy.
 #[derive(Clone, Debug)]
 pub(super) struct ProjectAdvisories {
-    affected: Arc<[Affected]>,
+    affected: Arc<[AffectedVersions]>,
     measures: [(RuleName, Measure); 2],
     /// Why the whole project is refused as malware, if it is.
     whole: Option<Box<str>>,
@@ -87,7 +87,7 @@ impl ProjectAdvisories {
     /// `None` if this policy has nothing to do with them.
     pub(super) fn of(
         policy: &Policy,
-        affected: Option<Arc<[Affected]>>,
+        affected: Option<Arc<[AffectedVersions]>>,
     ) -> Option<ProjectAdvisories> {
         let affected = affected.filter(|_| policy.asks_advisories())?;
         let refuses_malware = policy.malware == Measure::Refuse;
@@ -126,7 +126,7 @@ impl ProjectAdvisories {
 /// `known malware: MAL-2026-1`; `None` without a record.
 fn reason<'record>(
     rule: RuleName,
-    records: impl Iterator<Item = &'record Affected>,
+    records: impl Iterator<Item = &'record AffectedVersions>,
 ) -> Option<String> {
     let mut ids: Vec<&str> = records.map(|it| it.advisory().id()).collect();
     // They are in order; a record may be there twice.

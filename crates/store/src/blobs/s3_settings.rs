@@ -72,18 +72,18 @@ pub(super) async fn check_role(store: &AmazonS3) -> Result<(), BlobError> {
 
 /// Why an object store could not be opened, in a sentence before the store's own words.
 #[derive(Debug)]
-struct Explained {
+struct ExplainedError {
     sentence: String,
     cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
-impl fmt::Display for Explained {
+impl fmt::Display for ExplainedError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({})", self.sentence, self.cause)
     }
 }
 
-impl std::error::Error for Explained {}
+impl std::error::Error for ExplainedError {}
 
 /// `error` with a sentence that says what the administrator can do about it.
 pub(super) fn explained(error: BlobError, bucket: &str, endpoint: Option<&str>) -> BlobError {
@@ -110,7 +110,7 @@ pub(super) fn explained(error: BlobError, bucket: &str, endpoint: Option<&str>) 
         ),
         _ => return BlobError::Failed { kind, action, place, cause },
     };
-    BlobError::Failed { kind, action, place, cause: Box::new(Explained { sentence, cause }) }
+    BlobError::Failed { kind, action, place, cause: Box::new(ExplainedError { sentence, cause }) }
 }
 
 #[cfg(test)]

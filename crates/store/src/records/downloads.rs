@@ -34,7 +34,7 @@ const UPKEEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often a release was downloaded on a day.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Downloaded {
+pub struct DownloadCount {
     /// The index, `user/index`.
     pub stage: String,
     /// The project.
@@ -142,7 +142,7 @@ impl Downloads {
     ///
     /// # Errors
     /// [`DownloadsError`]
-    pub async fn add(&self, mut counts: Vec<Downloaded>) -> Result<(), DownloadsError> {
+    pub async fn add(&self, mut counts: Vec<DownloadCount>) -> Result<(), DownloadsError> {
         // All processes lock rows in the same order, so none waits for another in a circle.
         counts.sort_unstable();
         let deadline = Instant::now() + self.timeout * 2;
@@ -392,13 +392,14 @@ where
 {
     async fn add(
         &self,
-        counts: &[Downloaded],
+        counts: &[DownloadCount],
         add: &'static str,
         deadline: Instant,
     ) -> Result<(), DownloadsError> {
         let mut transaction = within(deadline, self.0.begin()).await?;
         for counts in counts.chunks(ROWS_AT_ONCE) {
-            let row = |it: &Downloaded| json!([it.stage, it.project, it.version, it.day, it.count]);
+            let row =
+                |it: &DownloadCount| json!([it.stage, it.project, it.version, it.day, it.count]);
             let rows: Vec<_> = counts.iter().map(row).collect();
             let rows = serde_json::Value::from(rows).to_string();
             within(deadline, sqlx::query(add).bind(rows).execute(&mut *transaction)).await?;

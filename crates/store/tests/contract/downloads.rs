@@ -1,6 +1,6 @@
 //! Counts of downloads beside the records: what several processes add is one sum.
 
-use store::records::{Downloaded, Downloads, ProjectDownloads, VersionDownloads};
+use store::records::{DownloadCount, Downloads, ProjectDownloads, VersionDownloads};
 
 use crate::database::Database;
 use crate::on_both;
@@ -12,9 +12,9 @@ on_both!(
     all_projects_are_found,
 );
 
-fn row(stage: &str, project: &str, version: &str, day: i64, count: u64) -> Downloaded {
+fn row(stage: &str, project: &str, version: &str, day: i64, count: u64) -> DownloadCount {
     let (stage, project, version) = (stage.to_owned(), project.to_owned(), version.to_owned());
-    Downloaded { stage, project, version, day, count }
+    DownloadCount { stage, project, version, day, count }
 }
 
 async fn days(downloads: &Downloads, stage: &str, project: &str, since: i64) -> Vec<(i64, u64)> {

@@ -20,7 +20,7 @@ use crate::app::directory::Directory;
 use crate::front::error::HttpError;
 
 /// A name and a password that the directory is asked about.
-pub(super) struct Asked<'request> {
+pub(super) struct DirectoryQuestion<'request> {
     directory: &'request Directory,
     user: &'request UserName,
     password: &'request Password,
@@ -32,14 +32,14 @@ pub(super) fn asks_directory<'request>(
     app: &'request App,
     stored: &Stored,
     credentials: &'request Credentials,
-) -> Option<Asked<'request>> {
+) -> Option<DirectoryQuestion<'request>> {
     let directory = app.logins.directory.as_ref()?;
     let Credentials::Password { user, password } = credentials else { return None };
     let found = stored.accounts.user(user);
     let rules = app.rules.elsewhere(IdentitySource::Directory)?;
     let is_asked =
         rules.admit(&stored.accounts, user) && found.is_none_or(|user| !user.is_disabled);
-    is_asked.then_some(Asked { directory, user, password })
+    is_asked.then_some(DirectoryQuestion { directory, user, password })
 }
 
 /// Whether this user types a password on our forms: one that is kept here, or that of the directory.
@@ -56,7 +56,7 @@ pub(crate) fn has_password(app: &App, stored: &Stored, user: &User) -> bool {
 /// 429 after too many wrong passwords; 503 while the directory does not answer, or too many ask it.
 pub(super) fn by_directory<'request>(
     app: &'request App,
-    asked: Asked<'request>,
+    asked: DirectoryQuestion<'request>,
 ) -> Pin<Box<dyn Future<Output = Identification> + Send + 'request>> {
     // Boxed: hardly any request waits for it, and the futures of all would be larger.
     Box::pin(ask(app, asked))
@@ -65,8 +65,8 @@ pub(super) fn by_directory<'request>(
 /// Who it is, or why nobody.
 pub(super) type Identification = Result<Result<Principal, Refusal>, HttpError>;
 
-async fn ask(app: &App, asked: Asked<'_>) -> Identification {
-    let Asked { directory, user, password } = asked;
+async fn ask(app: &App, asked: DirectoryQuestion<'_>) -> Identification {
+    let DirectoryQuestion { directory, user, password } = asked;
     let accepted = match directory.check(user, password, security::client().key()).await {
         Ok(Some(accepted)) => accepted,
         Ok(None) => return Ok(Err(Refusal::Password { user: user.clone() })),

@@ -18,7 +18,7 @@ pub(super) static REFERENCE: LazyLock<Reference> = LazyLock::new(Reference::read
 #[template(path = "docs.html")]
 pub(super) struct Documentation {
     site: Site,
-    here: Here,
+    here: EnabledSurfaces,
     reference: &'static Reference,
     /// The words that paths are searched for, and what is found, by section.
     query: String,
@@ -30,7 +30,7 @@ impl Documentation {
         let query = typed_parameter(head, "q", WORDS_CHARS_MAX);
         Documentation {
             site: Site::of(app, head),
-            here: Here::of(app),
+            here: EnabledSurfaces::of(app),
             reference: &REFERENCE,
             found: REFERENCE.find(&query),
             query,
@@ -39,7 +39,7 @@ impl Documentation {
 }
 
 /// What this server has switched on.
-struct Here {
+struct EnabledSurfaces {
     aur: bool,
     lacks_aur_source: bool,
     python: bool,
@@ -48,10 +48,10 @@ struct Here {
     metrics: bool,
 }
 
-impl Here {
-    fn of(app: &App) -> Here {
+impl EnabledSurfaces {
+    fn of(app: &App) -> EnabledSurfaces {
         let config = &app.config;
-        Here {
+        EnabledSurfaces {
             aur: app.aur.is_on(),
             lacks_aur_source: app.aur.lacks_source,
             python: config.python.enabled,

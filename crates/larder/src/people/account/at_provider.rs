@@ -238,7 +238,7 @@ async fn link_with(
 ) -> Result<Response, Failure> {
     let sender = forms::sender(app, head)?;
     let sender = sender.filter(|(shown, _)| shown.secret_digest() == *session);
-    let (session, principal) = sender.ok_or(HttpError::from(forms::Undue::LoggedOut))?;
+    let (session, principal) = sender.ok_or(HttpError::from(forms::FormRefusal::LoggedOut))?;
     let linking = LinkIdentity { name: session.user().clone(), verified: verified.clone() };
     let sender = auth::sender(principal, head);
     let done = carry_out(&mut app.keeper(), &sender, &linking).await.map_err(Failure::by_rule)?;

@@ -2,7 +2,7 @@
 //!
 //! code -> [`DeviceLogIn`](account::DeviceLogIn) -> the person's password, or a log-in of a moment ago -> [`CreateToken`], with the secret of the log-in
 
-use account::change::{CreateTokenError, NewToken};
+use account::change::CreateTokenError;
 use account::{Principal, Scopes, SessionText};
 use askama::Template;
 use axum::body::Body;
@@ -49,7 +49,7 @@ pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, Htt
             days => days.min(EXPIRES_DAYS),
         };
         let expires = format!("{usual}d");
-        let said = Said { code: &code, expires: &expires, problem: "", is_done: false };
+        let said = DeviceNotice { code: &code, expires: &expires, problem: "", is_done: false };
         return page(app, head, (&session, &principal), said, StatusCode::OK).await;
     }
     let encoded: String = form_urlencoded::byte_serialize(code.as_bytes()).collect();
@@ -58,7 +58,7 @@ pub(crate) async fn show_device(app: &App, head: &Parts) -> Result<Response, Htt
 }
 
 /// What the page says.
-struct Said<'a> {
+struct DeviceNotice<'a> {
     code: &'a str,
     expires: &'a str,
     problem: &'a str,
@@ -69,11 +69,12 @@ async fn page(
     app: &App,
     head: &Parts,
     (session, principal): (&SessionText, &Principal),
-    said: Said<'_>,
+    said: DeviceNotice<'_>,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
-    let identity = principal.identity().ok_or_else(|| HttpError::from(forms::Undue::LoggedOut))?;
-    let Said { code, expires, problem, is_done } = said;
+    let identity =
+        principal.identity().ok_or_else(|| HttpError::from(forms::FormRefusal::LoggedOut))?;
+    let DeviceNotice { code, expires, problem, is_done } = said;
     let page = DevicePage {
         site: Site::of(app, head).for_user(principal),
         form: forms::token(app, session)?,
@@ -99,7 +100,7 @@ pub(crate) async fn approve_device(
     let done = approved(app, head, &posted, code, expires).await;
     let (problem, status) = match done {
         Ok(()) => {
-            let said = Said { code, expires, problem: "", is_done: true };
+            let said = DeviceNotice { code, expires, problem: "", is_done: true };
             return page(app, head, sender, said, StatusCode::CREATED).await;
         }
         // The answer says how long to wait.
@@ -113,14 +114,14 @@ pub(crate) async fn approve_device(
         }
         Err(error) => (error.detail().to_owned(), error.status()),
     };
-    let said = Said { code, expires, problem: &problem, is_done: false };
+    let said = DeviceNotice { code, expires, problem: &problem, is_done: false };
     page(app, head, sender, said, status).await
 }
 
 async fn approved(
     app: &App,
     head: &Parts,
-    posted: &forms::Posted,
+    posted: &forms::PostedForm,
     code: &str,
     expires: &str,
 ) -> Result<(), HttpError> {
@@ -134,10 +135,8 @@ async fn approved(
         let text = "This code is not one of this server, or is more than ten minutes old: `larder login` shows another.";
         return Err(HttpError::unusable(text));
     };
-    let expiry: Result<Expiry, _> = expires.parse();
-    let expires_at = expiry.and_then(|expiry| expiry.at(now));
-    let expires_at = expires_at.map_err(HttpError::unusable)?;
-    if expires_at.is_none() {
+    let expires: Expiry = expires.parse().map_err(HttpError::unusable)?;
+    if matches!(expires, Expiry::Never) {
         return Err(HttpError::unusable(
             "The token of a log-in ends: a time such as 30d was expected.",
         ));
@@ -145,14 +144,14 @@ async fn approved(
     // A token outlives the session.
     forms::proved_again(app, posted, "own").await?;
     auth::admit_to_disk(app, &posted.principal).await?;
-    let token = NewToken {
+    let creating = CreateToken {
         user: posted.session.user().clone(),
         comment: "larder login".to_owned(),
         scopes: Scopes::ALL,
         limits: None,
-        expires_at,
+        expires: Some(expires),
+        secret,
     };
-    let creating = CreateToken { token, secret };
     match carry_out(&mut app.keeper(), &posted.sender(head), &creating).await {
         Ok(_) => Ok(()),
         Err(Refusal::Rule(Rule::CreateToken(CreateTokenError::Taken(_)))) => {

@@ -38,11 +38,11 @@ struct LogInPage<'a> {
     problem: &'a str,
     providers: Vec<Button>,
     /// The provider where somebody who has logged out here is still logged in.
-    left: Option<Left>,
+    left: Option<ProviderLogOut>,
 }
 
 /// An identity provider with a page for logging out.
-struct Left {
+struct ProviderLogOut {
     title: String,
     url: String,
 }
@@ -80,10 +80,10 @@ pub(super) fn next(head: &Parts) -> String {
 }
 
 /// The provider that the query names after a log-out.
-async fn left(app: &App, head: &Parts) -> Option<Left> {
+async fn left(app: &App, head: &Parts) -> Option<ProviderLogOut> {
     let provider = app.logins.provider(&parameter(head, "left")?)?;
     let url = provider.log_out_url().await?.into();
-    Some(Left { title: provider.settings().title.clone(), url })
+    Some(ProviderLogOut { title: provider.settings().title.clone(), url })
 }
 
 /// The form for logging in.
@@ -166,7 +166,7 @@ pub(crate) async fn log_out(app: &App, head: &Parts, body: Body) -> Result<Respo
     let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
     // Logging out without being logged in is no error.
     let sender = match sender {
-        Err(forms::Undue::LoggedOut) => None,
+        Err(forms::FormRefusal::LoggedOut) => None,
         sender => Some(sender?),
     };
     if let Some((session, principal)) = sender {

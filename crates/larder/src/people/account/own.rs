@@ -21,7 +21,7 @@ use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::front::parameters::parameter;
 use crate::front::request::Parts;
-use crate::people::forms::{self, Fields, Posted};
+use crate::people::forms::{self, Fields, PostedForm};
 use crate::protocols::tokens::{self, TokenRequest};
 
 /// The scopes that users choose from, with what they are for.
@@ -185,7 +185,7 @@ async fn page(
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let stored = app.stored()?;
-    let nobody = || HttpError::from(forms::Undue::LoggedOut);
+    let nobody = || HttpError::from(forms::FormRefusal::LoggedOut);
     let user = &principal.identity().ok_or_else(nobody)?.user;
     let (now, digest) = (Timestamp::now(), session.secret_digest());
     let tokens = stored.accounts.tokens_of(&user.name).into_iter().rev();
@@ -282,7 +282,7 @@ pub(crate) fn ending(token: &Token, now: Timestamp) -> Option<String> {
 async fn again(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     said: TokenForm,
     error: HttpError,
 ) -> Result<Response, HttpError> {
@@ -299,7 +299,7 @@ async fn again(
 pub(super) async fn refused(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     error: HttpError,
 ) -> Result<Response, HttpError> {
     again(app, head, posted, TokenForm::default(), error).await

@@ -25,10 +25,10 @@ use crate::front::multipart::{FormError, FormReader, HEAD_BYTES_MAX, boundary_of
 use crate::front::page::{self, Site};
 use crate::front::request::Parts;
 use crate::front::{auth, body};
-use crate::people::forms::{self, TOKEN_FIELD, Undue};
+use crate::people::forms::{self, FormRefusal, TOKEN_FIELD};
 use crate::protocols::articles::attachment_changes::{self, told};
 use crate::protocols::articles::attachments::{FileList, listed};
-use crate::protocols::articles::reader::{Reading, admitted, keep_private};
+use crate::protocols::articles::reader::{ReadRequest, admitted, keep_private};
 use crate::routes::Route;
 
 /// The number of fields of a form besides its file, and their bytes together.
@@ -108,7 +108,7 @@ pub(crate) async fn list_attachments(
     let article = route.article()?;
     let object = Object::Article(article.as_str());
     let (stored, principal) = admitted(app, head, object).await?;
-    let reading = Reading { app, stored: &stored, head, principal: &principal };
+    let reading = ReadRequest { app, stored: &stored, head, principal: &principal };
     let response = reading.answered(match listed(&reading, &article) {
         Ok(FileList::Files(_)) => show_attachments(&reading, &article).await,
         Ok(FileList::Moved(response)) => Ok(response),
@@ -118,8 +118,11 @@ pub(crate) async fn list_attachments(
 }
 
 /// The article exists, and the sender may read it.
-async fn show_attachments(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
-    let &Reading { app, head, .. } = shown;
+async fn show_attachments(
+    shown: &ReadRequest<'_>,
+    name: &ArticleName,
+) -> Result<Response, HttpError> {
+    let &ReadRequest { app, head, .. } = shown;
     let sender = forms::logged_in(app, head).await.ok();
     let sender = sender.filter(|(_, principal)| may_change(app, principal, name));
     let Some((session, _)) = sender else {
@@ -137,7 +140,7 @@ fn may_change(app: &App, principal: &Principal, name: &ArticleName) -> bool {
 }
 
 fn page<'a>(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &'a ArticleName,
     form: String,
     problem: String,
@@ -166,7 +169,7 @@ fn page<'a>(
 
 /// The fields of a form, and its file.
 #[derive(Default)]
-struct Arrived {
+struct AttachmentForm {
     act: String,
     name: String,
     /// The tag of the file that was seen; empty for a new one.
@@ -175,7 +178,7 @@ struct Arrived {
 }
 
 /// A form that does not count.
-fn undue(undue: Undue) -> HttpError {
+fn undue(undue: FormRefusal) -> HttpError {
     let problem = undue.problem("load this page again", "Send it");
     HttpError::refused(HttpError::from(undue).status(), problem)
 }
@@ -203,7 +206,7 @@ pub(crate) async fn change_attachments(
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
     let sender = forms::sender(app, head)?;
-    let (session, principal) = sender.ok_or_else(|| undue(Undue::LoggedOut))?;
+    let (session, principal) = sender.ok_or_else(|| undue(FormRefusal::LoggedOut))?;
     let error = match carry_out(app, head, name, (&session, &principal), body).await {
         Ok(done) => {
             let path = attachment_changes::path(name, "");
@@ -218,7 +221,7 @@ pub(crate) async fn change_attachments(
     if !is_there || !may_change(app, &principal, name) {
         return Err(HttpError::refused(status, problem));
     }
-    let shown = Reading { app, stored: &stored, head, principal: &principal };
+    let shown = ReadRequest { app, stored: &stored, head, principal: &principal };
     let page = page(&shown, name, forms::token(app, &session)?, problem);
     Ok(page::send_once(&page, head, status).await)
 }
@@ -243,12 +246,12 @@ async fn carry_out(
     held.hold(HEAD_BYTES_MAX + FIELD_BYTES_MAX)?;
     let form = FormReader::new(body.into_data_stream(), boundary);
     let mut form = form.with_fields_max(FIELDS_MAX);
-    let (mut arrived, mut is_due, mut field_bytes) = (Arrived::default(), false, 0);
+    let (mut arrived, mut is_due, mut field_bytes) = (AttachmentForm::default(), false, 0);
     while let Some(mut field) = form.next_field().await.map_err(bad)? {
         let called = field.name().unwrap_or_default().to_owned();
         if let Some(filename) = file_name(&field) {
             if !is_due {
-                return Err(undue(Undue::Token));
+                return Err(undue(FormRefusal::Token));
             }
             if called != "file" || arrived.file.is_some() || filename.is_empty() {
                 continue;
@@ -291,7 +294,7 @@ async fn carry_out(
         }
     }
     if !is_due {
-        return Err(undue(Undue::Token));
+        return Err(undue(FormRefusal::Token));
     }
     if arrived.act == "remove" {
         let file = arrived.file_of(article)?;
@@ -309,7 +312,7 @@ fn name_of(filename: &str) -> Result<AttachmentName, HttpError> {
     AttachmentName::of_file(&filename).map_err(HttpError::bad_request)
 }
 
-impl Arrived {
+impl AttachmentForm {
     fn file_of(&self, article: &ArticleName) -> Result<FileOfArticle, HttpError> {
         let name = AttachmentName::parse(&self.name).map_err(HttpError::bad_request)?;
         let if_match = (!self.seen.is_empty()).then(|| format!("\"{}\"", self.seen));

@@ -14,7 +14,7 @@ use crate::front::page::Site;
 use crate::front::parameters::{parameters, parsed};
 use crate::protocols::articles::comparison_turns::{Requester, computed};
 use crate::protocols::articles::diff::{Sides, Textual};
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::ReadRequest;
 
 /// Bytes of both versions together.
 const BYTES_MAX: u64 = 1 << 20;
@@ -46,7 +46,7 @@ enum ComparisonResult {
 
 /// The comparison that the query asks for, as a page.
 pub(crate) async fn show_difference(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &ArticleName,
 ) -> Result<Response, HttpError> {
     let [from, to, view] = parameters(shown.head.uri.query(), ["from", "to", "view"])?;

@@ -23,9 +23,9 @@ use crate::front::error::HttpError;
 use crate::front::negotiation;
 use crate::front::page::{self, Site};
 use crate::front::request::Parts;
-use crate::people::forms::{self, Fields, Undue};
+use crate::people::forms::{self, Fields, FormRefusal};
 use crate::people::rendered::rendered_once;
-use crate::protocols::articles::reader::{self, Reading, bytes};
+use crate::protocols::articles::reader::{self, ReadRequest, bytes};
 use crate::protocols::articles::write::{self, FailedWrite, NewText};
 use crate::routes::Route;
 
@@ -82,11 +82,11 @@ struct Conflict {
     yours: String,
     /// The version that both were made from.
     base: Revision,
-    merged: Merged,
+    merged: MergeOutcome,
 }
 
 /// The text in the form, to be saved next.
-enum Merged {
+enum MergeOutcome {
     /// Both changes, which do not overlap.
     Clean,
     /// Both texts, with marks around the places that both changed: this many.
@@ -138,7 +138,7 @@ impl Draft {
 }
 
 /// A request about an article's form.
-struct Editing<'a> {
+struct EditRequest<'a> {
     app: &'a Arc<App>,
     head: &'a Parts,
     name: &'a ArticleName,
@@ -152,7 +152,7 @@ pub(crate) async fn show_edit(
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
     let (session, principal) = forms::logged_in(app, head).await?;
-    let editing = Editing { app, head, name };
+    let editing = EditRequest { app, head, name };
     admit_editor(app, &principal, name)?;
     let draft = editing.latest().await?;
     let sender = Some((&session, &principal));
@@ -175,7 +175,7 @@ pub(crate) async fn edit(
     body: Body,
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
-    let editing = Editing { app, head, name };
+    let editing = EditRequest { app, head, name };
     let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
     let draft = Draft::of(&fields)?;
     let (session, principal) = match sender {
@@ -207,7 +207,7 @@ pub(crate) async fn edit(
     }
 }
 
-impl Editing<'_> {
+impl EditRequest<'_> {
     /// The form with the latest text.
     async fn latest(&self) -> Result<Draft, HttpError> {
         let stored = self.app.stored()?;
@@ -247,7 +247,7 @@ impl Editing<'_> {
         draft: &Draft,
     ) -> Result<Arc<RenderedText>, HttpError> {
         let stored = self.app.stored()?;
-        let shown = Reading { app: self.app, stored: &stored, head: self.head, principal };
+        let shown = ReadRequest { app: self.app, stored: &stored, head: self.head, principal };
         let site = shown.site();
         let resolve = |link: &str| link::resolve(&shown, self.name, site.prefix(), link);
         let format = Format::of_media_type(&self.media_type(&stored.articles, draft));
@@ -373,12 +373,14 @@ impl Editing<'_> {
             false => self.text_of(&latest).await.ok(),
         };
         let (text, merged) = match &refused.merge {
-            Some(Merge::Clean(text)) => (text.clone(), Merged::Clean),
-            Some(Merge::Conflict { text, hunks }) => (text.clone(), Merged::Marked(hunks.len())),
-            Some(Merge::NotMergeable(reason)) => {
-                (draft.text.clone(), Merged::Not(reason.to_string()))
+            Some(Merge::Clean(text)) => (text.clone(), MergeOutcome::Clean),
+            Some(Merge::Conflict { text, hunks }) => {
+                (text.clone(), MergeOutcome::Marked(hunks.len()))
             }
-            None => (draft.text.clone(), Merged::Not("the texts are too long".to_owned())),
+            Some(Merge::NotMergeable(reason)) => {
+                (draft.text.clone(), MergeOutcome::Not(reason.to_string()))
+            }
+            None => (draft.text.clone(), MergeOutcome::Not("the texts are too long".to_owned())),
         };
         let conflict = Conflict {
             version: latest.revision,
@@ -424,7 +426,7 @@ impl Editing<'_> {
     }
 
     /// The page again, if the session has ended or the form belongs to another session.
-    async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+    async fn undue(&self, draft: &Draft, undue: FormRefusal) -> Result<Response, HttpError> {
         let what = if draft.is_deleting { "delete" } else { "save" };
         let problem = undue.problem(&format!("{what} here"), &format!("Look at it, and {what}"));
         let sender = forms::logged_in(self.app, self.head).await.ok();

@@ -7,13 +7,13 @@ use url::Url;
 
 use super::may_read;
 use crate::front::display::in_path;
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::ReadRequest;
 use crate::protocols::articles::{attachment_changes, folder};
 use crate::published::article_texts::below_article;
 
 /// The target of a relative link in the article `name`.
 pub(crate) fn resolve(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &ArticleName,
     prefix: &str,
     link: &str,
@@ -37,7 +37,12 @@ pub(crate) fn resolve(
 }
 
 /// The file of the article that a link names.
-fn attached(shown: &Reading<'_>, name: &ArticleName, prefix: &str, link: &str) -> Option<Target> {
+fn attached(
+    shown: &ReadRequest<'_>,
+    name: &ArticleName,
+    prefix: &str,
+    link: &str,
+) -> Option<Target> {
     let attachments = shown.stored.articles.attachments(name)?;
     let file = link.strip_prefix("./").unwrap_or(link);
     let file = file.split(['?', '#']).next().unwrap_or_default();
@@ -48,7 +53,7 @@ fn attached(shown: &Reading<'_>, name: &ArticleName, prefix: &str, link: &str) -
     Some(if file.is_picture() { Target::Picture(place) } else { Target::Page(place) })
 }
 
-fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
+fn found(shown: &ReadRequest<'_>, prefix: &str, url: &Url) -> Option<Target> {
     if url.host_str() != Some("here.invalid") {
         return None;
     }
@@ -80,7 +85,12 @@ fn found(shown: &Reading<'_>, prefix: &str, url: &Url) -> Option<Target> {
 }
 
 /// The article, or its page, that `rest` of a path names.
-fn found_article(shown: &Reading<'_>, rest: &str, place: String, here: String) -> Option<Target> {
+fn found_article(
+    shown: &ReadRequest<'_>,
+    rest: &str,
+    place: String,
+    here: String,
+) -> Option<Target> {
     let path = ArticlePath::parse(rest).ok()?;
     if !may_read(shown, path.name.as_str()) {
         return Some(Target::Page(here));

@@ -16,7 +16,7 @@ use crate::front::error::HttpError;
 use crate::front::page::Site;
 use crate::front::request::Parts;
 use crate::protocols::articles::read::{ListResult, Listing, listing};
-use crate::protocols::articles::reader::{PAGE, Reading};
+use crate::protocols::articles::reader::{PAGE, ReadRequest};
 use crate::protocols::articles::search::{OFFSET_MAX, snippets};
 use crate::published::article_texts::Hits;
 
@@ -116,7 +116,7 @@ impl Item {
 /// `/articles`, for a browser.
 pub(crate) async fn list_articles(app: &Arc<App>, head: &Parts) -> Result<Response, HttpError> {
     let (stored, principal, listing) = listing(app, head).await?;
-    let shown = Reading { app, stored: &stored, head, principal: &principal };
+    let shown = ReadRequest { app, stored: &stored, head, principal: &principal };
     Ok(match &listing.found {
         ListResult::Page(_) if names_folder(head, &listing.prefix) => {
             show_folder(&shown, &listing).await
@@ -135,14 +135,14 @@ fn names_folder(head: &Parts, prefix: &str) -> bool {
 }
 
 /// What is in a folder, in its order.
-async fn show_folder(shown: &Reading<'_>, query: &Listing) -> Response {
+async fn show_folder(shown: &ReadRequest<'_>, query: &Listing) -> Response {
     let page = folder_page(shown, &query.prefix, shown.site(), PAGE.0);
     shown.send(&page).await
 }
 
 /// The page of a folder, whose prefix of names has a slash at its end.
 pub(super) fn folder_page<'a>(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     prefix: &'a str,
     site: Site,
     entries_max: usize,
@@ -163,7 +163,7 @@ pub(super) fn folder_page<'a>(
 }
 
 /// The page of all articles with a tag.
-pub(super) fn tag_page<'a>(shown: &Reading<'_>, tag: &'a str, site: Site) -> ListPage<'a> {
+pub(super) fn tag_page<'a>(shown: &ReadRequest<'_>, tag: &'a str, site: Site) -> ListPage<'a> {
     let articles = shown.stored.articles.tagged(tag, "", None).map(|article| Item::of(article));
     ListPage { tag, ..ListPage::of(site, articles.collect()) }
 }
@@ -175,7 +175,7 @@ pub(super) fn query_of(pairs: &[(&str, &str)]) -> String {
 
 /// The tags that most articles have, in their order, for somebody who may read all articles: others would learn of those that
 /// they may not read.
-fn tags(shown: &Reading<'_>) -> Vec<(String, String, usize)> {
+fn tags(shown: &ReadRequest<'_>) -> Vec<(String, String, usize)> {
     if !may_read_below(shown, "") {
         return Vec::new();
     }
@@ -198,7 +198,7 @@ fn all_below(prefix: &str) -> String {
 }
 
 /// One page of the list.
-async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Response {
+async fn show_page(shown: &ReadRequest<'_>, query: &Listing, page: &Page) -> Response {
     let next = page.next.as_ref().map(|after| {
         let mut next = form_urlencoded::Serializer::new(String::new());
         let given = [("prefix", &query.prefix), ("q", &query.q), ("tag", &query.tag)];
@@ -223,7 +223,7 @@ async fn show_page(shown: &Reading<'_>, query: &Listing, page: &Page) -> Respons
 
 /// The results of a search for words.
 async fn show_hits(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     query: &Listing,
     hits: &Hits,
     offset: usize,

@@ -11,7 +11,7 @@ use article::{Article, ArticleName};
 use super::{may_read, may_read_below};
 use crate::front::display::in_path;
 use crate::protocols::articles::folder::list_of;
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::ReadRequest;
 
 /// Lines of the folder that the article is in, of the articles in it, and of each folder above.
 const BESIDE_MAX: usize = 40;
@@ -28,7 +28,7 @@ const LINE_BYTES: usize = 40;
 const LABEL_CHARS_MAX: usize = 60;
 
 /// Asks the tree as this reader sees it.
-pub(super) fn in_tree<T>(shown: &Reading<'_>, ask: impl FnOnce(VisibleTree<'_>) -> T) -> T {
+pub(super) fn in_tree<T>(shown: &ReadRequest<'_>, ask: impl FnOnce(VisibleTree<'_>) -> T) -> T {
     let limits = match shown.principal {
         Principal::User(identity) => identity.limits.as_deref(),
         Principal::Anonymous | Principal::Publisher(_) => None,

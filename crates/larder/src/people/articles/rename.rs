@@ -20,7 +20,7 @@ use crate::front::display::in_path;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Site};
 use crate::front::request::Parts;
-use crate::people::forms::{self, Fields, Undue};
+use crate::people::forms::{self, Fields, FormRefusal};
 use crate::protocols::articles::rename;
 use crate::protocols::articles::write::{self, FailedWrite};
 use crate::routes::Route;
@@ -62,7 +62,7 @@ impl Draft {
 }
 
 /// A request about the name of an article.
-struct Renaming<'a> {
+struct RenameRequest<'a> {
     app: &'a Arc<App>,
     head: &'a Parts,
     name: &'a ArticleName,
@@ -81,7 +81,7 @@ pub(crate) async fn show_rename(
     let article = stored.articles.article(name).filter(|article| !article.is_deleted());
     let article = article.ok_or_else(|| HttpError::unknown_article(name))?;
     let draft = Draft { base: article.highest(), to: name.to_string(), comment: String::new() };
-    let renaming = Renaming { app, head, name };
+    let renaming = RenameRequest { app, head, name };
     renaming.page(Some(&session), &draft, String::new(), StatusCode::OK).await
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn rename(
     body: Body,
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
-    let renaming = Renaming { app, head, name };
+    let renaming = RenameRequest { app, head, name };
     let (fields, sender) = forms::received(app, head, body, FORM_BYTES_MAX).await?;
     let draft = Draft::of(&fields)?;
     let (session, principal) = match sender {
@@ -113,12 +113,12 @@ pub(crate) async fn rename(
     renaming.page(Some(&session), &draft, error.detail().to_owned(), error.status()).await
 }
 
-impl Renaming<'_> {
+impl RenameRequest<'_> {
     async fn carry_out(
         &self,
         principal: &Principal,
         draft: &Draft,
-    ) -> Result<write::Written, FailedWrite> {
+    ) -> Result<write::AcceptedWrite, FailedWrite> {
         let to = ArticleName::parse(&draft.to);
         let to = to.map_err(HttpError::bad_request)?;
         let (name, base) = (self.name.clone(), Base::of(draft.base));
@@ -128,7 +128,7 @@ impl Renaming<'_> {
     }
 
     /// The form again, because the session has ended, or the form belongs to another one.
-    async fn undue(&self, draft: &Draft, undue: Undue) -> Result<Response, HttpError> {
+    async fn undue(&self, draft: &Draft, undue: FormRefusal) -> Result<Response, HttpError> {
         let problem = undue.problem("rename it here", "Look at it, and send it");
         let sender = forms::logged_in(self.app, self.head).await.ok();
         let session = sender.as_ref().map(|(session, _)| session);

@@ -23,7 +23,7 @@ use crate::front::site_files::SiteFiles;
 use crate::people::about::ICON;
 use crate::protocols::articles::attachment_changes;
 use crate::protocols::articles::folder::list_of;
-use crate::protocols::articles::reader::Reading;
+use crate::protocols::articles::reader::ReadRequest;
 use crate::published::article_texts::prefix;
 
 /// Entries of a list: all of them, since a file has no further page.
@@ -69,7 +69,7 @@ fn path_of(name: &str) -> String {
 
 impl Plan {
     /// The site of all articles that the reader may see, or of those in the folder that a prefix names: it has a slash at its end.
-    pub(crate) fn of(shown: &Reading<'_>, prefix: &str, with_drafts: bool) -> Plan {
+    pub(crate) fn of(shown: &ReadRequest<'_>, prefix: &str, with_drafts: bool) -> Plan {
         let articles = &shown.stored.articles;
         let root = prefix.strip_suffix('/').unwrap_or_default();
         let exported =
@@ -190,7 +190,7 @@ impl Plan {
     /// If the store cannot be read or a file cannot be written. What cannot be a page is in the report.
     pub(crate) async fn write(
         &self,
-        shown: &Reading<'_>,
+        shown: &ReadRequest<'_>,
         folder: &SiteFolder,
         step: impl Fn(),
     ) -> anyhow::Result<SiteReport> {
@@ -242,7 +242,7 @@ impl Plan {
 }
 
 /// The articles that can be the first page of a whole site: the one that the operator names, and those that are called so.
-fn first_pages(shown: &Reading<'_>) -> Vec<Arc<Article>> {
+fn first_pages(shown: &ReadRequest<'_>) -> Vec<Arc<Article>> {
     let home = shown.app.config.site.home.as_ref().map(|home| home.0.as_str());
     let names = home.into_iter().chain(FOLDER_PAGES);
     let articles = &shown.stored.articles;

@@ -110,7 +110,7 @@ pub(crate) async fn create_index(
     };
     let place = format!("/+manage/indexes/{}", in_path(stage.as_str()));
     let trouble = python::trouble_of_upstream(app, &stage, &edit).await;
-    let shown = Shown { said, trouble, ..Shown::default() };
+    let shown = IndexPageState { said, trouble, ..IndexPageState::default() };
     let mut response = match shown.trouble.is_some() {
         // Nothing keeps it for the next page.
         true => page(app, head, stage, sender, shown, status).await?,
@@ -151,7 +151,7 @@ pub(crate) async fn show_index(
     check_on(app, head)?;
     let (session, principal) = forms::logged_in(app, head).await?;
     let sender = (&session, &principal);
-    page(app, head, route.stage()?, sender, Shown::default(), StatusCode::OK).await
+    page(app, head, route.stage()?, sender, IndexPageState::default(), StatusCode::OK).await
 }
 
 /// The settings of an index, for somebody who may change them: as they are stored, and as the page shows them.
@@ -184,7 +184,7 @@ fn settings(
 
 /// What a page shows beside the index: what came of the last form.
 #[derive(Default)]
-struct Shown<'fields> {
+struct IndexPageState<'fields> {
     said: FormNotice,
     retention: Option<Retention>,
     preview: Option<Vec<String>>,
@@ -200,7 +200,7 @@ async fn page(
     head: &Parts,
     name: StageName,
     (session, principal): (&SessionText, &Principal),
-    shown: Shown<'_>,
+    shown: IndexPageState<'_>,
     status: StatusCode,
 ) -> Result<Response, HttpError> {
     let (config, settings) = settings(app, principal, &name)?;
@@ -272,7 +272,8 @@ pub(crate) async fn change_index(
                 let (said, status) = FormNotice::of(&answer, "");
                 let preview = answer.is_done().then(|| changes_of(edit, &current));
                 let typed = Some(fields);
-                let shown = Shown { said, preview, config, typed, ..Shown::default() };
+                let shown =
+                    IndexPageState { said, preview, config, typed, ..IndexPageState::default() };
                 let sender = (&posted.session, &posted.principal);
                 return page(app, head, stage, sender, shown, status).await;
             }
@@ -344,7 +345,7 @@ pub(crate) async fn change_index(
     // What was typed stays, unless somebody else has changed the same.
     let keeps = what == "settings" && !answer.is_done() && status != StatusCode::CONFLICT;
     let typed = keeps.then_some(fields);
-    let shown = Shown { said, retention, trouble, typed, ..Shown::default() };
+    let shown = IndexPageState { said, retention, trouble, typed, ..IndexPageState::default() };
     let mut response = match page(app, head, route.stage()?, sender, shown, status).await {
         // The sender gave up the right to see the page.
         Err(_) if answer.is_done() => forms::see_other(app, head, "/+manage"),
@@ -357,7 +358,7 @@ pub(crate) async fn change_index(
 /// What would come of a change, without carrying it out, and the settings after it.
 fn would(
     app: &App,
-    posted: &forms::Posted,
+    posted: &forms::PostedForm,
     head: &Parts,
     wish: Result<ChangeIndex, HttpError>,
 ) -> (Answer, Option<StageConfig>) {

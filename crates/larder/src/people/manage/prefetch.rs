@@ -105,7 +105,7 @@ async fn page(
 
 /// The fields of a form.
 #[derive(Default)]
-struct Arrived {
+struct PrefetchForm {
     act: String,
     token: String,
     filename: String,
@@ -122,10 +122,10 @@ pub(crate) async fn change_prefetch(
     check_on(app, head)?;
     let stage = route.stage()?;
     let sender = forms::sender(app, head)?;
-    let (session, principal) = sender.ok_or(forms::Undue::LoggedOut)?;
+    let (session, principal) = sender.ok_or(forms::FormRefusal::LoggedOut)?;
     let arrived = arrived(app, head, &principal, body).await?;
     if !forms::is_token(app, &arrived.token, session.reveal().as_bytes())? {
-        return Err(forms::Undue::Token.into());
+        return Err(forms::FormRefusal::Token.into());
     }
     let path = in_path(stage.as_str());
     let sender = auth::sender(principal.clone(), head);
@@ -159,7 +159,7 @@ async fn arrived(
     head: &Parts,
     principal: &Principal,
     body: Body,
-) -> Result<Arrived, HttpError> {
+) -> Result<PrefetchForm, HttpError> {
     let boundary = boundary_of_page(head)?;
     let mut received = body::whole(app, head, principal, body, BYTES_MAX).await?;
     // The fields are a copy.
@@ -167,7 +167,7 @@ async fn arrived(
     let (whole, _held) = received.into_parts();
     let pieces = stream::iter([Ok::<_, std::io::Error>(whole)]);
     let mut form = FormReader::new(pieces, boundary).with_fields_max(FIELDS_MAX);
-    let mut arrived = Arrived::default();
+    let mut arrived = PrefetchForm::default();
     while let Some(field) = form.next_field().await.map_err(HttpError::bad_request)? {
         let called = field.name().unwrap_or_default().to_owned();
         let filename = file_name(&field).unwrap_or_default();

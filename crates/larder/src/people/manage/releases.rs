@@ -54,7 +54,7 @@ struct ReleasePage {
     name: String,
     versions: Vec<VersionLine>,
     is_more: bool,
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenVersion>,
     status: Vec<(&'static str, bool)>,
     reason: String,
     may_remove: bool,
@@ -72,7 +72,7 @@ struct VersionLine {
 }
 
 /// The version whose forms are on the page.
-struct Chosen {
+struct ChosenVersion {
     version: String,
     is_yanked: bool,
     reason: String,
@@ -134,7 +134,7 @@ impl ReleasePath {
         &self,
         stage: &'stored Arc<Stage>,
         principal: &Principal,
-    ) -> Result<Seen<'stored>, HttpError> {
+    ) -> Result<VisibleProject<'stored>, HttpError> {
         let name = self.project.as_ref().map_or("", |name| name.as_str());
         let missing =
             || HttpError::not_found(format!("{} has no project `{name}` of its own", self.stage));
@@ -145,12 +145,12 @@ impl ReleasePath {
             true => project.versions(),
             false => shown_versions(stage, named, project, Timestamp::now()).ok_or_else(missing)?,
         };
-        Ok(Seen { project, versions, may_remove })
+        Ok(VisibleProject { project, versions, may_remove })
     }
 }
 
 /// A project, and the part of it that the reader may see.
-struct Seen<'stored> {
+struct VisibleProject<'stored> {
     project: &'stored Arc<Project>,
     versions: Vec<&'stored str>,
     may_remove: bool,
@@ -218,10 +218,10 @@ async fn page(
 ) -> Result<Response, HttpError> {
     let stored = app.stored()?;
     let stage = named.stage(&stored, principal)?;
-    let Seen { project, versions, may_remove } = named.project(stage, principal)?;
+    let VisibleProject { project, versions, may_remove } = named.project(stage, principal)?;
     let name = named.project.as_ref().map(ToString::to_string).unwrap_or_default();
     let chosen = match version.filter(|version| versions.contains(version)) {
-        Some(version) => Some(Chosen::of(project, version, may_remove)),
+        Some(version) => Some(ChosenVersion::of(project, version, may_remove)),
         None if version.is_some() && said.done.is_empty() && said.problem.is_empty() => {
             let version = record::excerpt(version.unwrap_or_default(), 80);
             let detail = format!("{} has no version `{version}` of {name}", named.stage);
@@ -283,8 +283,8 @@ fn files_of<'project>(
     project.files_of(version).filter(|file| file.role() == FileRole::Release)
 }
 
-impl Chosen {
-    fn of(project: &Project, version: &str, may_remove: bool) -> Chosen {
+impl ChosenVersion {
+    fn of(project: &Project, version: &str, may_remove: bool) -> ChosenVersion {
         let yanked = project.release(version).and_then(|release| release.yanked());
         let files: Vec<_> = files_of(project, version).filter(|_| may_remove).collect();
         let lines = files.iter().take(FILES_MAX).map(|file| FileLine {
@@ -294,7 +294,7 @@ impl Chosen {
             is_yanked: file.yanked().is_some(),
             reason: file.yanked().unwrap_or_default().to_owned(),
         });
-        Chosen {
+        ChosenVersion {
             version: version.to_owned(),
             is_yanked: yanked.is_some(),
             reason: yanked.unwrap_or_default().to_owned(),
@@ -314,7 +314,7 @@ pub(crate) async fn change_release(
     check_on(app, head)?;
     let named = ReleasePath::of(route)?;
     let posted = forms::posted(app, head, body, FORM_BYTES_MAX).await?;
-    let (Changed { answer, is_partial }, done) = change(app, head, &named, &posted).await?;
+    let (ChangeAnswer { answer, is_partial }, done) = change(app, head, &named, &posted).await?;
     let (said, status) = FormNotice::of(&answer, done);
     let said = FormNotice { is_partial, ..said };
     let sender = (&posted.session, &posted.principal);
@@ -331,15 +331,15 @@ pub(crate) async fn change_release(
 }
 
 /// What came of a form.
-struct Changed {
+struct ChangeAnswer {
     answer: Answer,
     /// Whether another server took some files of a push, and not all.
     is_partial: bool,
 }
 
-impl From<Answer> for Changed {
-    fn from(answer: Answer) -> Changed {
-        Changed { answer, is_partial: false }
+impl From<Answer> for ChangeAnswer {
+    fn from(answer: Answer) -> ChangeAnswer {
+        ChangeAnswer { answer, is_partial: false }
     }
 }
 
@@ -348,8 +348,8 @@ async fn change(
     app: &Arc<App>,
     head: &Parts,
     named: &ReleasePath,
-    posted: &Posted,
-) -> Result<(Changed, &'static str), HttpError> {
+    posted: &PostedForm,
+) -> Result<(ChangeAnswer, &'static str), HttpError> {
     let (fields, principal) = (&posted.fields, &posted.principal);
     let stored = app.stored()?;
     let stage = named.stage.clone();
@@ -443,7 +443,7 @@ async fn change(
         }
         "push" => {
             let order = pushed(fields, project.to_string(), version()?)?;
-            let changed: Changed =
+            let changed: ChangeAnswer =
                 match python::push(app, &posted.sender(head), &stage, &order).await {
                     Ok(PushOutcome::Here(done)) => Answer::done(done.seen).into(),
                     Ok(PushOutcome::Elsewhere { is_whole: true, .. }) => {
@@ -480,10 +480,10 @@ fn pushed(fields: &forms::Fields, name: String, version: String) -> Result<PushO
 }
 
 /// What came of a push of which another server did not take all: what it said of each file that it refused.
-fn partial(log: &[SentUpload]) -> Changed {
+fn partial(log: &[SentUpload]) -> ChangeAnswer {
     let (taken, failed): (Vec<_>, Vec<_>) = log.iter().partition(|sent| sent.is_taken());
     let texts: Vec<_> = failed.into_iter().take(20).map(ToString::to_string).collect();
     let message = format!("The other server did not take all of it: {}", texts.join("; "));
     let answer = Answer { status: StatusCode::BAD_GATEWAY, message, serial: Serial::ZERO };
-    Changed { answer, is_partial: !taken.is_empty() }
+    ChangeAnswer { answer, is_partial: !taken.is_empty() }
 }

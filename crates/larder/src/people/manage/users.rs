@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use account::{
-    EditRules, GroupName, Object, Principal, Scope, User, UserEdit, UserName, UserPolicy, change,
+    EditRules, GroupName, Object, Principal, Scope, UserEdit, UserName, UserPolicy, change,
 };
 use jiff::Timestamp;
 use operations::tokens::RevokeToken;
@@ -72,7 +72,7 @@ pub(crate) async fn create_user(
 async fn new_user(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     name: &str,
 ) -> Result<CreateUser, HttpError> {
     let name: UserName = name.parse().map_err(HttpError::bad_request)?;
@@ -87,10 +87,8 @@ async fn new_user(
     let edit = edit(app, &user)?;
     let missing = || HttpError::bad_request("password needs to be set");
     let password = auth::hashed(app, edit.password.ok_or_else(missing)?).await?;
-    let mut user = User::new(name, Timestamp::now());
-    user.password_hash = Some(password);
-    edit.profile.apply(&mut user);
-    Ok(CreateUser { user })
+    let (password, profile) = (Some(password), edit.profile);
+    Ok(CreateUser { password, profile, ..CreateUser::named(name) })
 }
 
 /// The fields of a form as an edit of a user.
@@ -297,7 +295,7 @@ pub(crate) async fn change_user(
 async fn new_password(
     app: &App,
     head: &Parts,
-    posted: &Posted,
+    posted: &PostedForm,
     name: &UserName,
 ) -> Result<ChangeUser, HttpError> {
     let edit = edit(app, &json!({"password": posted.fields.one("password")?}))?;

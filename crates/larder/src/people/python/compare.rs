@@ -21,9 +21,9 @@ use crate::front::display::{self, in_path, visible, visible_name};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::Names;
 use crate::protocols::python::project::metadata;
-use crate::protocols::python::refused::Refused;
 use crate::published::archives::Archives;
 
 /// Members of each list on the page.
@@ -93,7 +93,7 @@ struct Line {
 }
 
 /// Two versions of a project.
-pub(crate) async fn compare_releases(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn compare_releases(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let readable = Readable::of(ask, &names.stage, &names.project).await?;
     let with = ask.parameter("with").ok_or_else(|| {
         HttpError::bad_request("the parameter `with` is missing: a version was expected")
@@ -192,7 +192,7 @@ fn pairs<'a>(
 }
 
 /// The metadata of a version, a line for each field, and the description; `None` if it cannot be read.
-async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<Option<String>, Refused> {
+async fn described(ask: &Ask, version: &VersionView<'_>) -> Result<Option<String>, ApiError> {
     let bytes = metadata(&ask.app, std::slice::from_ref(version)).await?;
     let mut releases =
         version.parts.iter().filter_map(|part| part.project.release(version.version.as_str()));
@@ -240,7 +240,7 @@ async fn compared_texts(
     old: String,
     new: String,
     is_cut: bool,
-) -> Result<Texts, Refused> {
+) -> Result<Texts, ApiError> {
     if old == new {
         return Ok(Texts::Same);
     }
@@ -278,7 +278,7 @@ async fn compared_files(
     with: &str,
     old: &ReleaseFile,
     new: &ReleaseFile,
-) -> Result<FilesFound, Refused> {
+) -> Result<FilesFound, ApiError> {
     let archives = &ask.app.python.archives;
     let (blobs, directory) = (&ask.app.store.blobs, &ask.app.config.data_dir);
     let [old_archive, new_archive] = [archive_of(old)?, archive_of(new)?];

@@ -11,8 +11,8 @@ use crate::front::display::{self, in_path, visible, visible_name};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::Names;
-use crate::protocols::python::refused::Refused;
 
 /// Members on a page.
 const MEMBERS: usize = 500;
@@ -65,7 +65,7 @@ struct MemberPage<'a> {
 }
 
 /// The members of a file, or one of them.
-pub(crate) async fn show_contents(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn show_contents(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let readable = Readable::of(ask, &names.stage, &names.project).await?;
     let [filename] = names.file.names.as_slice() else {
         return Err(HttpError::not_found("the name of a release file was expected").into());

@@ -12,8 +12,8 @@ use crate::front::display::{self, in_path};
 use crate::front::page::{self, Audience, Site, separated};
 use crate::protocols::python::ask::Ask;
 use crate::protocols::python::downloads::{LATELY_DAYS, ProjectDays, day, lately, of_project, sum};
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::Project;
-use crate::protocols::python::refused::Refused;
 
 /// Days of a week, which has a column of its own.
 const WEEK: i64 = 7;
@@ -80,7 +80,7 @@ pub(crate) async fn show_downloads(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let found = of_project(ask, stage, project).await?;
     let page = DownloadsPage::of(ask.site(), &found);
     Ok(page::send(&page, &ask.head, Audience::Reader).await)

@@ -8,10 +8,10 @@ use pypi::{
 
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::Project;
 use crate::protocols::python::policy::{self, ServedFile};
 use crate::protocols::python::project::{in_one_spelling, readable};
-use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::IndexPart;
 use crate::published::archives::{ArchiveFile, LookError};
 
@@ -28,7 +28,7 @@ impl<'ask> Readable<'ask> {
         ask: &'ask Ask,
         stage: &str,
         project: &'ask Project,
-    ) -> Result<Readable<'ask>, Refused> {
+    ) -> Result<Readable<'ask>, ApiError> {
         let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
         let missing =
             || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
@@ -47,7 +47,7 @@ impl<'ask> Readable<'ask> {
         &self,
         ask: &Ask,
         wanted: &str,
-    ) -> Result<VersionView<'ask>, Refused> {
+    ) -> Result<VersionView<'ask>, ApiError> {
         let finding = async {
             let versions = self.found.versions();
             let version = VersionView::meant(&versions, wanted).ok_or_else(|| {
@@ -64,7 +64,7 @@ impl<'ask> Readable<'ask> {
             None => Ok(version),
             Some(refused) => {
                 let what = format!("{} {}", self.name, version.version);
-                Err(Refused::from(policy::refused(ask, &what, &refused).await))
+                Err(ApiError::from(policy::refused(ask, &what, &refused).await))
             }
         }
     }
@@ -98,7 +98,7 @@ impl<'ask> Readable<'ask> {
         ask: &Ask,
         version: &VersionView<'ask>,
         filename: &str,
-    ) -> Result<&'ask ReleaseFile, Refused> {
+    ) -> Result<&'ask ReleaseFile, ApiError> {
         let part = self.found.part_with(filename);
         let file = part.and_then(|part| part.project.file(filename)).filter(|file| {
             file.role() == FileRole::Release && file.version() == version.version.as_str()
@@ -114,7 +114,7 @@ impl<'ask> Readable<'ask> {
                 .and_then(|judge| judge.refusal_of_own(part.stage.name(), file)),
         };
         if let Some(refused) = refused {
-            return Err(Refused::from(policy::refused(ask, filename, &refused).await));
+            return Err(ApiError::from(policy::refused(ask, filename, &refused).await));
         }
         let asked = self.order.stages()[0];
         policy::note_given(ask, asked, part.stage, self.name, ServedFile::Own(file)).await;
@@ -123,14 +123,14 @@ impl<'ask> Readable<'ask> {
 }
 
 /// How to read the file as an archive.
-pub(crate) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, Refused> {
+pub(crate) fn archive_of(file: &ReleaseFile) -> Result<ArchiveFile, ApiError> {
     let filename = pypi::Filename::parse(file.filename());
     let filename = filename.map_err(HttpError::not_found)?;
     Ok(ArchiveFile { digest: *file.digest(), filename })
 }
 
 /// The answer where an archive cannot be read now.
-pub(crate) fn unread(unread: LookError) -> Refused {
+pub(crate) fn unread(unread: LookError) -> ApiError {
     let error = match unread {
         LookError::Missing => HttpError::lost("file"),
         LookError::Busy(waiting) => HttpError::unavailable(

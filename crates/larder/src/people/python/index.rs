@@ -21,8 +21,8 @@ use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::policy;
-use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::unreadable;
 
 /// Projects on one page, and releases that are shown.
@@ -117,7 +117,7 @@ impl Release<'_> {
 }
 
 /// `GET /{user}/{index}`, as a page.
-pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let missing = || HttpError::unknown_stage(stage);
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
     let principal = ask.principal().await?;

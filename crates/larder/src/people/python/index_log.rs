@@ -8,8 +8,8 @@ use pypi::{Stage, StageName};
 use crate::front::display::{Time, in_path};
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::index_log::{page as page_of_log, source};
-use crate::protocols::python::refused::Refused;
 
 #[derive(Template)]
 #[template(path = "index_log.html")]
@@ -51,7 +51,7 @@ pub(super) fn who(line: &LogLine) -> &str {
 }
 
 /// `GET /{user}/{index}/+log`, as a page.
-pub(crate) async fn show_index_log(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_index_log(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let found = page_of_log(ask, stage, &principal).await?;
     let view = ask.view(&principal);

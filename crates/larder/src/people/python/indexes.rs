@@ -13,7 +13,7 @@ use state::stored::Stored;
 use crate::front::display::{self, in_path};
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::refused::Refused;
+use crate::protocols::python::error::ApiError;
 
 /// Indexes on one page.
 const PAGE: usize = 100;
@@ -69,7 +69,7 @@ struct IndexesPage {
 }
 
 /// `/+search` without words.
-pub(crate) async fn show_indexes(ask: &Ask) -> Result<Response, Refused> {
+pub(crate) async fn show_indexes(ask: &Ask) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let view = ask.view(&principal);
     let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());

@@ -22,19 +22,19 @@ use resources::turns::ThreadShare;
 
 use super::description::ReleaseMetadata;
 use super::downloads::RecentDownloads;
+use super::file_query::{Choices, FileQuery, Span};
 use super::project_page::{
     FILES, File, Origin, ProjectPage, RequiredBy, Status, VERSIONS, VERSIONS_OF_PART,
     Version as Line, kind, own_name,
 };
-use super::wanted::{Choices, FileQuery, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::front::turns;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::policy;
-use crate::protocols::python::refused::Refused;
-use crate::protocols::python::simple::mirrored::{Heard, marked, project_of};
+use crate::protocols::python::simple::mirrored::{MirrorPage, marked, project_of};
 use crate::published::finished_pages::MadeOf;
 
 /// Longer metadata is not read: uploads may have as much.
@@ -56,7 +56,7 @@ pub(super) async fn show(
     order: &ResolutionOrder<'_>,
     name: &ProjectName,
     wanted: Option<&str>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let stage = own_name(order);
     let missing = || HttpError::not_found(format!("{stage} has no project `{name}`"));
     let told = project_of(ask, order, name).await?;
@@ -76,19 +76,19 @@ pub(super) async fn show(
     }
     let making = async {
         let (heard, turn) = told.in_use(ask, name).await?;
-        let found = Listing::of(order, name, &heard, wanted, &FileQuery::of(ask));
+        let found = ProjectListing::of(order, name, &heard, wanted, &FileQuery::of(ask));
         // The pages may be large, and upstream may take long to give the metadata.
         drop((heard, turn));
         let found = match found {
-            Found::Listing(found) => *found,
-            Found::Refused(refused, version) => {
+            ProjectLookup::Listing(found) => *found,
+            ProjectLookup::Refused(refused, version) => {
                 return Ok(policy::refused(ask, &format!("{name} {version}"), &refused).await);
             }
-            Found::NoVersion(wanted) => {
+            ProjectLookup::NoVersion(wanted) => {
                 let text = format!("{stage} has no version `{wanted}` of {name}");
                 return Err(HttpError::not_found(text).into());
             }
-            Found::Nothing => return Err(missing().into()),
+            ProjectLookup::Nothing => return Err(missing().into()),
         };
         let described = found.described(ask, order, name, &principal).await;
         let required_by = RequiredBy::of(ask, &principal, name);
@@ -114,8 +114,8 @@ pub(super) async fn show(
 }
 
 /// What the upstreams' pages say.
-enum Found {
-    Listing(Box<Listing>),
+enum ProjectLookup {
+    Listing(Box<ProjectListing>),
     /// A policy refuses all files of this version.
     Refused(FileRefusal, String),
     NoVersion(String),
@@ -124,13 +124,13 @@ enum Found {
 
 /// A file of a version, and the mirror that has it.
 #[derive(Clone)]
-struct Listed {
+struct MirroredFile {
     mirror: Arc<Stage>,
     file: UpstreamFile,
 }
 
 /// The project, as the page shows it.
-struct Listing {
+struct ProjectListing {
     /// The version on the page, if there is any.
     version: Option<Version>,
     /// The version that installers take.
@@ -138,9 +138,9 @@ struct Listing {
     /// Why the shown version was yanked, if all its files were.
     yanked: Option<String>,
     /// The first file of the version with metadata beside it, whichever files are chosen.
-    described_by: Option<Listed>,
+    described_by: Option<MirroredFile>,
     /// The files of the version on the page, which part of the chosen ones that is, and what can be chosen.
-    files: Vec<Listed>,
+    files: Vec<MirroredFile>,
     span: Span,
     choices: Choices,
     all_files: String,
@@ -158,14 +158,14 @@ struct Listing {
 }
 
 /// A file of a version that the policies let pass.
-type Given<'page> = (&'page Arc<Stage>, &'page UpstreamFile);
+type OfferedFile<'page> = (&'page Arc<Stage>, &'page UpstreamFile);
 
-fn are_yanked(files: &[Given<'_>]) -> bool {
+fn are_yanked(files: &[OfferedFile<'_>]) -> bool {
     files.iter().all(|(_, file)| file.yanked.is_some())
 }
 
 /// The line of a version in the list.
-fn line(version: &Version, files: &[Given<'_>], is_shown: bool) -> Line {
+fn line(version: &Version, files: &[OfferedFile<'_>], is_shown: bool) -> Line {
     let times = files.iter().filter_map(|(_, file)| uploaded_at(file));
     Line {
         version: version.to_string(),
@@ -185,21 +185,21 @@ fn uploaded_at(file: &UpstreamFile) -> Option<Timestamp> {
     said.or(file.first_seen)
 }
 
-impl Listing {
+impl ProjectListing {
     /// What the page of the version `wanted` shows, or else that of the version that installers take, with the parts of its lists that
     /// the query asks for.
     fn of(
         order: &ResolutionOrder<'_>,
         name: &ProjectName,
-        heard: &[Heard<'_>],
+        heard: &[MirrorPage<'_>],
         wanted: Option<&str>,
         query: &FileQuery,
-    ) -> Found {
+    ) -> ProjectLookup {
         let upstream = heard
             .iter()
             .filter_map(|(mirror, known)| Some(UpstreamProject { mirror, page: known.page()? }));
         let (upstream, _) = of_one_project(order, name, upstream.collect());
-        let Some(nearest) = upstream.first() else { return Found::Nothing };
+        let Some(nearest) = upstream.first() else { return ProjectLookup::Nothing };
         let judge = Judge::of(order, name, Timestamp::now());
         let mut seen = HashSet::new();
         let files = upstream.iter().flat_map(|from| {
@@ -213,7 +213,7 @@ impl Listing {
         let files = files.filter(|(_, (_, file))| seen.insert(&*file.filename));
         let files = files.map(|(version, file)| (version.clone(), file));
         let (mut hidden, mut refusals) = (HiddenFiles::default(), BTreeMap::new());
-        let mut versions: Vec<(Version, Vec<Given<'_>>)> = Vec::new();
+        let mut versions: Vec<(Version, Vec<OfferedFile<'_>>)> = Vec::new();
         for (version, files) in by_version(files) {
             let mut given = Vec::new();
             for (UpstreamProject { mirror, page }, file) in files {
@@ -233,12 +233,12 @@ impl Listing {
         let wanted = match wanted {
             None => None,
             Some(wanted) => match position(wanted) {
-                None => return Found::NoVersion(wanted.to_owned()),
+                None => return ProjectLookup::NoVersion(wanted.to_owned()),
                 Some(at) if versions[at].1.is_empty() => {
                     let version = versions[at].0.to_string();
                     return match refusals.remove(&at) {
-                        Some(refused) => Found::Refused(refused, version),
-                        None => Found::NoVersion(version),
+                        Some(refused) => ProjectLookup::Refused(refused, version),
+                        None => ProjectLookup::NoVersion(version),
                     };
                 }
                 Some(at) => Some(versions[at].0.clone()),
@@ -266,13 +266,13 @@ impl Listing {
         let lines: Vec<Line> = lines.collect();
         let choices = query.choices(files.iter().map(|(_, file)| &*file.filename));
         let chosen = files.iter().filter(|(_, file)| query.admits(&file.filename));
-        let chosen: Vec<&Given<'_>> = chosen.collect();
-        let listed = |(mirror, file): &Given<'_>| Listed {
+        let chosen: Vec<&OfferedFile<'_>> = chosen.collect();
+        let listed = |(mirror, file): &OfferedFile<'_>| MirroredFile {
             mirror: (*mirror).clone(),
             file: (*file).clone(),
         };
         let on_page = chosen.iter().skip(query.files_from).take(FILES);
-        Found::Listing(Box::new(Listing {
+        ProjectLookup::Listing(Box::new(ProjectListing {
             yanked,
             described_by: files.iter().find(|(_, it)| it.core_metadata.is_some()).map(listed),
             files: on_page.map(|file| listed(file)).collect(),
@@ -381,7 +381,7 @@ impl Listing {
 }
 
 /// The bytes of a file's metadata.
-async fn metadata(ask: &Ask, name: &ProjectName, listed: &Listed) -> Option<Vec<u8>> {
+async fn metadata(ask: &Ask, name: &ProjectName, listed: &MirroredFile) -> Option<Vec<u8>> {
     let mirrors = &ask.app.python.mirrors;
     let mirror = mirrors.of(&listed.mirror)?;
     let answer = mirrors.listed_file(&mirror, name, &listed.file, true, false).await;
@@ -397,9 +397,9 @@ async fn metadata(ask: &Ask, name: &ProjectName, listed: &Listed) -> Option<Vec<
     Some(bytes)
 }
 
-impl Listed {
+impl MirroredFile {
     /// As the page of the index `asked` shows it.
-    fn shown<'a>(&'a self, listing: &Listing, asked: &str, prefix: &str) -> File<'a> {
+    fn shown<'a>(&'a self, listing: &ProjectListing, asked: &str, prefix: &str) -> File<'a> {
         let file = &self.file;
         let stage = self.mirror.name().as_str();
         let below = if listing.is_below_asked { asked } else { stage };

@@ -17,21 +17,21 @@ use pypi::{
 
 use super::description::ReleaseMetadata;
 use super::downloads::RecentDownloads;
+use super::file_query::FileQuery;
+use super::file_tests;
 use super::mirrored;
 use super::project_page::{
     Actor, FILES, File, HiddenFile, Origin, ProjectPage, RequiredBy, Status, VERSIONS,
     VERSIONS_OF_PART, Version, kind, own_name,
 };
-use super::tested;
-use super::wanted::FileQuery;
 use crate::front::display::{self, Time, in_path};
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, PageCacheKey, Site};
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::Project;
 use crate::protocols::python::policy;
 use crate::protocols::python::project::{in_one_spelling, metadata, readable};
-use crate::protocols::python::refused::Refused;
 use crate::protocols::python::rights::IndexPart;
 use crate::published::finished_pages::MadeOf;
 
@@ -40,7 +40,7 @@ pub(crate) async fn show_project(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     show(ask, stage, project, None).await
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn show_release(
     stage: &str,
     project: &Project,
     version: &str,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     show(ask, stage, project, Some(version)).await
 }
 
@@ -59,7 +59,7 @@ async fn show(
     stage: &str,
     project: &Project,
     wanted: Option<&str>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
@@ -133,7 +133,7 @@ async fn show(
         let tested = match shown {
             Some(shown) => {
                 let listed: Vec<_> = files.iter().map(|file| (file.stage, file.name)).collect();
-                tested::of_files(ask, name.as_str(), shown, &listed, site.prefix()).await
+                file_tests::of_files(ask, name.as_str(), shown, &listed, site.prefix()).await
             }
             None => Vec::new(),
         };

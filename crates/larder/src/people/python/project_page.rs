@@ -8,9 +8,9 @@ use pypi::{ProjectName, ResolutionOrder};
 
 use super::description::ReleaseMetadata;
 use super::downloads::RecentDownloads;
+use super::file_query::{Choices, Span};
+use super::file_tests::{self, FileTests};
 use super::index_log::who;
-use super::tested::{self, FileTests};
-use super::wanted::{Choices, Span};
 use crate::front::display::{self, Time, in_path};
 use crate::front::page::Site;
 use crate::protocols::python::ask::Ask;
@@ -222,8 +222,8 @@ impl ProjectPage<'_> {
     /// How the tests of its files ended, where the files are folded, and all but how many failed, in words.
     fn tests(&self) -> Option<(ToxTally, String)> {
         let tested = self.files.iter().filter_map(|file| file.tests.as_ref());
-        let tally = tested::sum(tested).filter(|_| !self.are_files_open())?;
-        Some((tally, tested::all_but_failed(&tally)))
+        let tally = file_tests::sum(tested).filter(|_| !self.are_files_open())?;
+        Some((tally, file_tests::all_but_failed(&tally)))
     }
 
     /// The link to this page with another query.

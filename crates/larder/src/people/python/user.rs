@@ -9,7 +9,7 @@ use crate::front::display::Time;
 use crate::front::error::HttpError;
 use crate::front::page::{self, Audience, Site};
 use crate::protocols::python::ask::Ask;
-use crate::protocols::python::refused::Refused;
+use crate::protocols::python::error::ApiError;
 
 #[derive(Template)]
 #[template(path = "user.html")]
@@ -24,7 +24,7 @@ struct UserPage<'a> {
 }
 
 /// `GET /{user}`, as a page.
-pub(crate) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_user(ask: &Ask, user: &str) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let missing = || HttpError::not_found(format!("no user '{user}'"));
     let name: UserName = user.parse().map_err(|_| missing())?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use state::stored::Stored;
 
 use super::arguments::arguments;
-use super::{Arguments, Context, Definition, Failure, Handler, Waiting};
+use super::{ActionFuture, Arguments, Context, Definition, Failure, Handler};
 use crate::front::error::HttpError;
 use crate::front::loaded::no_store;
 use crate::protocols::articles::call::{self, NewRevision};
@@ -149,14 +149,14 @@ fn stored(context: &Context) -> Result<&Stored, Failure> {
     Ok(context.stored.as_deref().ok_or_else(no_store)?)
 }
 
-fn get_version<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn get_version<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let Named { name } = arguments.read()?;
         Ok(call::latest_version(&context.app, stored(context)?, &context.claim, &name).await?)
     })
 }
 
-fn get<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn get<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let Get { name, version } = arguments.read()?;
         let bytes_max = context.app.config.actions.results_bytes_max;
@@ -165,7 +165,7 @@ fn get<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     })
 }
 
-fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let History { name, before, limit } = arguments.read()?;
         let part = (before, limit);
@@ -173,7 +173,7 @@ fn history<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     })
 }
 
-fn search<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn search<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let Search { text, prefix, limit } = arguments.read()?;
         let part = (prefix, limit);
@@ -181,7 +181,7 @@ fn search<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     })
 }
 
-fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let Put { name, version: base, text, base64, content_type, comment } = arguments.read()?;
         let body = match (text, base64) {
@@ -199,7 +199,7 @@ fn put<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
     })
 }
 
-fn rename<'a>(context: &'a Context, arguments: Arguments<'a>) -> Waiting<'a> {
+fn rename<'a>(context: &'a Context, arguments: Arguments<'a>) -> ActionFuture<'a> {
     Box::pin(async move {
         let Rename { name, version, to, comment } = arguments.read()?;
         let which = (name.as_str(), version);

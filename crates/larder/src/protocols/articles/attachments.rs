@@ -19,7 +19,7 @@ use state::stored::Stored;
 use store::BlobError;
 use store::blobs::BlobVerdict;
 
-use super::reader::{self, Reading};
+use super::reader::{self, ReadRequest};
 use super::{attachment_changes, redirect};
 use crate::app::App;
 use crate::front::conditional::{RangeAnswer, content_range, is_current, unsatisfiable, wanted};
@@ -74,7 +74,7 @@ pub(crate) async fn read_attachment(
     let file = file_of(route)?;
     let object = Object::Article(article.as_str());
     let (stored, principal) = reader::admitted(app, head, object).await?;
-    let reading = Reading { app, stored: &stored, head, principal: &principal };
+    let reading = ReadRequest { app, stored: &stored, head, principal: &principal };
     let response = reading.answered(send(&reading, &article, &file).await);
     Ok(reader::keep_private(response, &principal))
 }
@@ -88,7 +88,7 @@ pub(crate) async fn list_attachments(
     let article = route.article()?;
     let object = Object::Article(article.as_str());
     let (stored, principal) = reader::admitted(app, head, object).await?;
-    let reading = Reading { app, stored: &stored, head, principal: &principal };
+    let reading = ReadRequest { app, stored: &stored, head, principal: &principal };
     Ok(reader::keep_private(reading.answered(list(&reading, &article).await), &principal))
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn list_attachments(
 /// # Errors
 /// 404 and 410 if there is no article, or the sender may not read the one at the new name.
 pub(crate) fn moved(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &ArticleName,
     file: &str,
 ) -> Result<Option<Response>, HttpError> {
@@ -126,7 +126,7 @@ fn readable<'stored>(
     Ok(attachments)
 }
 
-async fn list(reading: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+async fn list(reading: &ReadRequest<'_>, name: &ArticleName) -> Result<Response, HttpError> {
     let attachments = match listed(reading, name)? {
         FileList::Files(attachments) => attachments,
         FileList::Moved(response) => return Ok(response),
@@ -146,7 +146,7 @@ pub(crate) enum FileList<'stored> {
 /// # Errors
 /// 400 for a query; as [`moved`]; if the record of the files cannot be read.
 pub(crate) fn listed<'stored>(
-    reading: &Reading<'stored>,
+    reading: &ReadRequest<'stored>,
     name: &ArticleName,
 ) -> Result<FileList<'stored>, HttpError> {
     parameters::<0>(reading.head.uri.query(), [])?;
@@ -157,11 +157,11 @@ pub(crate) fn listed<'stored>(
 }
 
 async fn send(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     name: &ArticleName,
     file: &AttachmentName,
 ) -> Result<Response, HttpError> {
-    let &Reading { app, stored, head, .. } = shown;
+    let &ReadRequest { app, stored, head, .. } = shown;
     if let Some(response) = moved(shown, name, file.as_str())? {
         return Ok(reader::from_store(app, stored, response));
     }

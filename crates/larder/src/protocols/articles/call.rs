@@ -17,7 +17,7 @@ use serde_json::json;
 use state::stored::Stored;
 
 use super::search::HITS;
-use super::write::{self, FailedWrite, NewText, Written};
+use super::write::{self, AcceptedWrite, FailedWrite, NewText};
 use super::{reader, redirect, rename, search};
 use crate::app::App;
 use crate::front::auth::Claim;
@@ -219,7 +219,7 @@ pub(crate) async fn rename(
     answered(rename::rename(app, sender, renaming).await)
 }
 
-fn answered(outcome: Result<Written, FailedWrite>) -> Result<(Bytes, Serial), HttpError> {
+fn answered(outcome: Result<AcceptedWrite, FailedWrite>) -> Result<(Bytes, Serial), HttpError> {
     match outcome {
         Ok(written) => Ok((written.rendered(), written.serial)),
         Err(FailedWrite::Refused(it)) => Err(it.to_error()),

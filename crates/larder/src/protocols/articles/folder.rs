@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use state::stored::Stored;
 
 use super::parse_path;
-use super::reader::{Reading, admitted, is_there, may_read};
+use super::reader::{ReadRequest, admitted, is_there, may_read};
 use crate::app::App;
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
@@ -33,8 +33,8 @@ pub(crate) fn list_of(folder: &str) -> String {
 
 /// The page of a folder that is there for this reader: the article of this name, or that of the first name for such a page in it. It
 /// may have been renamed.
-pub(crate) fn page_of(reading: &Reading<'_>, folder: &str) -> Option<ArticleName> {
-    let &Reading { app, stored, principal, .. } = reading;
+pub(crate) fn page_of(reading: &ReadRequest<'_>, folder: &str) -> Option<ArticleName> {
+    let &ReadRequest { app, stored, principal, .. } = reading;
     let inner = FOLDER_PAGES.iter().map(|page| format!("{folder}/{page}"));
     std::iter::once(folder.to_owned()).chain(inner).find_map(|name| {
         let name = ArticleName::parse(&name).ok()?;
@@ -45,7 +45,7 @@ pub(crate) fn page_of(reading: &Reading<'_>, folder: &str) -> Option<ArticleName
 }
 
 /// Whether the sender may list a folder, and the list has something.
-fn may_list(reading: &Reading<'_>, folder: &str) -> bool {
+fn may_list(reading: &ReadRequest<'_>, folder: &str) -> bool {
     let prefix = format!("{folder}/");
     let readers = &reading.app.config.article.acl_read;
     if !readers.admits(reading.principal, Scope::ArticleRead, Object::Articles(&prefix)) {
@@ -65,7 +65,7 @@ fn may_list(reading: &Reading<'_>, folder: &str) -> bool {
 ///
 /// # Errors
 /// 404 if there is nothing in it.
-pub(crate) fn place_of(reading: &Reading<'_>, folder: &str) -> Result<String, HttpError> {
+pub(crate) fn place_of(reading: &ReadRequest<'_>, folder: &str) -> Result<String, HttpError> {
     let page = page_of(reading, folder).map(|name| format!("/article/{}", in_path(name.as_str())));
     let list = || may_list(reading, folder).then(|| list_of(folder));
     let missing = || HttpError::not_found(format!("there is no article below `{folder}/`"));
@@ -83,7 +83,7 @@ pub(crate) fn parse(path: &str) -> Result<String, HttpError> {
 }
 
 /// 404 for an article that does not exist. If there is a folder of this name, it says where that is listed.
-pub(crate) fn missing(reading: &Reading<'_>, name: &ArticleName) -> HttpError {
+pub(crate) fn missing(reading: &ReadRequest<'_>, name: &ArticleName) -> HttpError {
     let folder = name.as_str();
     let unknown = HttpError::unknown_article(name);
     let page = page_of(reading, folder).map(|name| format!("/article/{}", in_path(name.as_str())));
@@ -111,7 +111,7 @@ pub(super) async fn read(app: &App, head: &Parts, path: &str) -> Result<Response
     let folder = parse(path)?;
     let object = Object::Article(&folder);
     let (stored, principal): (Arc<Stored>, Principal) = admitted(app, head, object).await?;
-    let reading = Reading { app, stored: &stored, head, principal: &principal };
+    let reading = ReadRequest { app, stored: &stored, head, principal: &principal };
     let sent_on = place_of(&reading, &folder).map(|place| {
         let text = format!("`{folder}/` is a folder: {place}\n");
         let mut response = (StatusCode::SEE_OTHER, text).into_response();

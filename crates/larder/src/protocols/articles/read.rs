@@ -18,12 +18,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use net::Answered;
 use record::Serial;
 use reply::Encoding;
-use state::live::Guarded;
+use state::live::SnapshotGuard;
 use state::stored::Stored;
 
 use super::parse_path;
 use super::reader::{
-    PAGE, Reading, admitted, caching, content_of, from_store, json, keep_private, load, lost,
+    PAGE, ReadRequest, admitted, caching, content_of, from_store, json, keep_private, load, lost,
     may_read, revision, unreadable,
 };
 use super::search::{HITS, OFFSET_MAX, rendered, search};
@@ -87,7 +87,7 @@ pub(crate) fn read_article_now(
 }
 
 /// The state to answer from, if a request without conditions asks for an article that is there, at its name.
-pub(crate) fn latest_now(app: &App, head: &Parts, rest: &str) -> Option<Guarded<Stored>> {
+pub(crate) fn latest_now(app: &App, head: &Parts, rest: &str) -> Option<SnapshotGuard<Stored>> {
     let rest = decoded(rest).ok().filter(|_| is_plain(app, head))?;
     let stored = app.live_store.snapshot()?;
     found(&stored, &rest).filter(|(_, is_latest)| *is_latest)?;
@@ -131,7 +131,7 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
     let path = parse_path(head.uri.path())?;
     let object = Object::Article(path.name.as_str());
     let (stored, principal) = admitted(app, head, object).await?;
-    let reading = Reading { app, stored: &stored, head, principal: &principal };
+    let reading = ReadRequest { app, stored: &stored, head, principal: &principal };
     let response = match redirect::answer(&reading, &path) {
         Some(moved) => from_store(app, &stored, reading.answered(moved)),
         None => in_bytes(&reading, &path).await,
@@ -140,8 +140,8 @@ pub(crate) async fn read_article(app: &Arc<App>, head: &Parts) -> Result<Respons
 }
 
 /// The bytes of a revision, or JSON about the article.
-pub(crate) async fn in_bytes(reading: &Reading<'_>, path: &ArticlePath) -> Response {
-    let &Reading { app, stored, head, .. } = reading;
+pub(crate) async fn in_bytes(reading: &ReadRequest<'_>, path: &ArticlePath) -> Response {
+    let &ReadRequest { app, stored, head, .. } = reading;
     let answer = match path.target {
         Target::Latest | Target::Version(_) => body(reading, path).await,
         Target::History => history(reading, &path.name).await,
@@ -155,8 +155,8 @@ pub(crate) fn is_raw(head: &Parts) -> bool {
     matches!(head.uri.query(), Some("raw" | "raw="))
 }
 
-async fn body(reading: &Reading<'_>, path: &ArticlePath) -> Result<Response, HttpError> {
-    let &Reading { app, stored, head, .. } = reading;
+async fn body(reading: &ReadRequest<'_>, path: &ArticlePath) -> Result<Response, HttpError> {
+    let &ReadRequest { app, stored, head, .. } = reading;
     if !is_raw(head) {
         parameters::<0>(head.uri.query(), [])?;
     }
@@ -366,8 +366,8 @@ impl RevisionResponse<'_> {
 }
 
 /// `/article/{name}/history`
-async fn history(shown: &Reading<'_>, name: &ArticleName) -> Result<Response, HttpError> {
-    let &Reading { app, stored, head, principal } = shown;
+async fn history(shown: &ReadRequest<'_>, name: &ArticleName) -> Result<Response, HttpError> {
+    let &ReadRequest { app, stored, head, principal } = shown;
     let [before, limit] = parameters(head.uri.query(), ["before", "limit"])?;
     let before = parsed("before", before, "a version")?;
     let article = stored.articles.article(name).ok_or_else(|| HttpError::unknown_article(name))?;

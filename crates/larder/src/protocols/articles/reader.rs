@@ -24,14 +24,14 @@ use crate::published::contents::Content;
 pub(crate) const PAGE: (usize, usize) = (100, 1_000);
 
 /// A request that reads articles: the state that answers it, and its sender.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadRequest<'a> {
     pub(crate) app: &'a App,
     pub(crate) stored: &'a Stored,
     pub(crate) head: &'a Parts,
     pub(crate) principal: &'a Principal,
 }
 
-impl Reading<'_> {
+impl ReadRequest<'_> {
     /// The answer, also if it is a refusal: even a 404 depends on the state of the store, and the next write may add what is missing.
     pub(crate) fn answered(&self, outcome: Result<Response, HttpError>) -> Response {
         outcome.unwrap_or_else(|error| from_store(self.app, self.stored, error.into_response()))

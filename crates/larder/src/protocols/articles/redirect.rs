@@ -7,13 +7,13 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 
-use super::reader::{Reading, may_read};
+use super::reader::{ReadRequest, may_read};
 use crate::front::display::in_path;
 use crate::front::error::HttpError;
 
 /// 308 to the new name, if the article was renamed after it, or this version of it, had this name.
 pub(crate) fn answer(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     path: &ArticlePath,
 ) -> Option<Result<Response, HttpError>> {
     let articles = &shown.stored.articles;
@@ -47,7 +47,7 @@ pub(crate) fn hidden(name: &ArticleName) -> HttpError {
 
 /// 308 to a path of the article `to`, with the query of the request.
 pub(crate) fn sent_on(
-    shown: &Reading<'_>,
+    shown: &ReadRequest<'_>,
     to: &ArticleName,
     path: &str,
 ) -> Result<Response, HttpError> {

@@ -7,7 +7,7 @@ use axum::response::Response;
 use operations::Sender;
 use operations::articles::RenameArticle;
 
-use super::write::{self, FailedWrite, Written};
+use super::write::{self, AcceptedWrite, FailedWrite};
 use crate::app::App;
 use crate::front::auth;
 use crate::front::error::HttpError;
@@ -43,7 +43,7 @@ pub(crate) async fn rename(
     app: &App,
     sender: &Sender,
     renaming: RenameArticle,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     auth::admit_to_disk(app, sender.proved()).await?;
     write::change(app, sender, &renaming.name.clone(), &renaming).await
 }

@@ -31,7 +31,7 @@ use crate::front::request::Parts;
 use crate::front::{auth, body, negotiation};
 use crate::published::contents::Content;
 
-pub(crate) use self::outcome::{FailedWrite, Written, answered};
+pub(crate) use self::outcome::{AcceptedWrite, FailedWrite, answered};
 pub(crate) use self::received::{check_whole, unwritable};
 
 /// A text that is to be stored.
@@ -112,7 +112,7 @@ pub(crate) async fn delete_for(
     app: &App,
     sender: &Sender,
     deleting: DeleteArticle,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     change(app, sender, &deleting.name.clone(), &deleting).await
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn change(
     sender: &Sender,
     name: &ArticleName,
     wish: &impl Operation<Outcome = articles::WrittenRevision>,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     let outcome = carry_out(&mut app.keeper(), sender, wish).await;
     finished(app, sender, name, outcome, None).await
 }
@@ -134,7 +134,7 @@ async fn finished(
     name: &ArticleName,
     outcome: Result<Done<articles::WrittenRevision>, Refusal>,
     received: Option<&ReceivedContent>,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     match outcome {
         Ok(done) => outcome::written(app, sender.proved(), name, &done),
         Err(Refusal::Rule(Rule::Article(error))) => {
@@ -162,7 +162,7 @@ pub(crate) async fn store(
     app: &Arc<App>,
     sender: &Sender,
     new: NewText,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     let NewText { name, base, content_type, comment, body, holder } = new;
     auth::admit_to_disk(app, sender.proved()).await?;
     // What can be refused without the content is refused before the body arrives.

@@ -15,7 +15,7 @@ use state::security;
 use state::stored::Stored;
 use tokio::sync::OnceCell;
 
-use super::refused::Refused;
+use super::error::ApiError;
 use crate::app::App;
 use crate::front::error::HttpError;
 use crate::front::negotiation::{media_ranges, named_weight, weight};
@@ -86,8 +86,8 @@ impl Ask {
     /// may take a while, and needs no turn.
     pub(crate) async fn in_turn<T>(
         &self,
-        making: impl Future<Output = Result<T, Refused>>,
-    ) -> Result<T, Refused> {
+        making: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
         self.principal().await?;
         self.taking_turn(making).await
     }
@@ -97,8 +97,8 @@ impl Ask {
     pub(crate) async fn step_over<T>(
         &self,
         view: &ProjectView<'_>,
-        making: impl Future<Output = Result<T, Refused>>,
-    ) -> Result<T, Refused> {
+        making: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
         match view.file_count() <= FEW_FILES {
             true => making.await,
             false => self.taking_turn(making).await,
@@ -107,8 +107,8 @@ impl Ask {
 
     async fn taking_turn<T>(
         &self,
-        making: impl Future<Output = Result<T, Refused>>,
-    ) -> Result<T, Refused> {
+        making: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
         let share = &self.app.limits.making_answers[Surface::Python as usize];
         turns::in_turn(share, Box::pin(making)).await?
     }
@@ -272,7 +272,7 @@ impl Ask {
     ///
     /// # Errors
     /// Why it is not carried out.
-    pub(crate) async fn carry_out<O: Operation>(&self, wish: &O) -> Result<O::Outcome, Refused> {
+    pub(crate) async fn carry_out<O: Operation>(&self, wish: &O) -> Result<O::Outcome, ApiError> {
         let sender = self.sender().await?;
         Ok(self.done(carry_out(&mut self.app.keeper(), &sender, wish).await?))
     }

@@ -11,13 +11,13 @@ use operations::{Basis, rights};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::reply;
 use crate::app::App;
 use crate::front::error::HttpError;
 
 /// `GET /+audit`, and `GET /{user}/{index}/+audit` for a `stage`.
-pub(crate) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_audit(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let pairs = form_urlencoded::parse(ask.head.uri.query().unwrap_or_default().as_bytes());
     let found = entries(&ask.app, &ask.asked().await?, stage, pairs).await?;
     let lost = ask.app.python.audit.lost();
@@ -31,7 +31,7 @@ pub(crate) async fn entries<'query>(
     basis: &Basis,
     stage: &str,
     query: impl Iterator<Item = (Cow<'query, str>, Cow<'query, str>)>,
-) -> Result<EntryPage, Refused> {
+) -> Result<EntryPage, ApiError> {
     let found = match stage {
         "" => None,
         name => {
@@ -40,7 +40,7 @@ pub(crate) async fn entries<'query>(
         }
     };
     rights::check_auditor(basis, found)?;
-    let query = Query::of(query).map_err(Refused::bad_request)?;
+    let query = Query::of(query).map_err(ApiError::bad_request)?;
     let query = if stage.is_empty() { query } else { query.about(stage) };
     let (app, stored, principal) = (app.clone(), basis.stored.clone(), basis.principal().clone());
     let turns = app.python.audit.queries().clone();

@@ -24,9 +24,9 @@ use resources::turns::Turns;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Names;
 use super::project::{in_one_spelling, readable};
-use super::refused::Refused;
 use super::reply;
 use super::rights::IndexPart;
 use crate::app::App;
@@ -46,12 +46,12 @@ const MEMBER_BYTES_MAX: u64 = 4 << 30;
 const SANDBOX: &str = "sandbox allow-downloads allow-forms allow-popups allow-scripts";
 
 /// `/{user}/{index}/{project}/{version}/+doc/{path}`; the version may be `latest` or `stable`.
-pub(crate) async fn show_documentation(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn show_documentation(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let Names { stage, project, version, file: path, .. } = names;
     let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
     let is_public = order.readers().is_empty();
-    let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    let missing = |text: String| ApiError::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
     let name = in_one_spelling(ask, project, no_project)?;
     let view = order.project(name.as_str()).ok_or_else(no_project)?;
@@ -77,7 +77,7 @@ pub(crate) async fn show_documentation(ask: &Ask, names: &Names) -> Result<Respo
             // The links of the page count from its directory.
             Some(_) if !is_directory => {
                 let path = format!("{}/", ask.path);
-                return Err(Refused::from(reply::redirect(ask, &path)));
+                return Err(ApiError::from(reply::redirect(ask, &path)));
             }
             Some(at) => (at, index),
             None => return Err(missing(format!("The documentation has no page {joined}."))),
@@ -102,7 +102,7 @@ fn documented<'view>(versions: &[VersionView<'view>], version: &str) -> Option<&
     }
 }
 
-async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
+async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, ApiError> {
     let directory = &app.config.data_dir;
     let opened = app.python.documentation.open(&app.store.blobs, directory, digest).await;
     opened.map_err(|error| match error {
@@ -111,13 +111,13 @@ async fn opened(app: &App, digest: Digest) -> Result<Arc<Zip>, Refused> {
             let text = "the documentation is missing from the store; it has been logged";
             HttpError::internal(text).into()
         }
-        OpenZipError::Large(bytes) => Refused::not_found(format_args!(
+        OpenZipError::Large(bytes) => ApiError::not_found(format_args!(
                 "the documentation cannot be shown: its zip has {bytes} bytes, and at most {COPY_BYTES_MAX} are \
                  copied from the object store"
             ),
         ),
         OpenZipError::Broken(error) => {
-            Refused::not_found(format_args!("the documentation cannot be shown: {error}"))
+            ApiError::not_found(format_args!("the documentation cannot be shown: {error}"))
         }
         OpenZipError::Failed(error) => {
             tracing::error!(%digest, error, "documentation cannot be read");
@@ -134,7 +134,7 @@ async fn send(
     at: usize,
     name: &str,
     is_public: bool,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let etag = format!("\"sha256-{}\"", docs.digest());
     let modified_at = SystemTime::from(docs.uploaded_at());
     let size_bytes = zip.members().get(at).map_or(0, |member| member.size_bytes);
@@ -178,10 +178,10 @@ async fn unpacked(
     zip: Arc<Zip>,
     at: usize,
     size_bytes: u64,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     if size_bytes > MEMBER_BYTES_MAX {
         let text = format!("a page of {size_bytes} bytes is not unpacked");
-        return Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text)));
+        return Err(ApiError::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text)));
     }
     if size_bytes <= AT_ONCE_BYTES_MAX {
         let reading = move || match zip.members().get(at) {
@@ -191,7 +191,7 @@ async fn unpacked(
         let bytes = ask.app.python.documentation.unpacking.run(reading).await;
         return bytes.map(IntoResponse::into_response).map_err(|error| {
             let text = format_args!("the documentation cannot be shown: {error}");
-            Refused::not_found(text)
+            ApiError::not_found(text)
         });
     }
     let reader = match zip.members().get(at) {
@@ -200,7 +200,7 @@ async fn unpacked(
     };
     let reader = reader.map_err(|error| {
         let text = format_args!("the documentation cannot be shown: {error}");
-        Refused::not_found(text)
+        ApiError::not_found(text)
     })?;
     let threads = ask.app.python.documentation.unpacking.clone();
     let allowed = Pieces::beside(INFLATE_BYTES);

@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use store::records::{DownloadsError, ProjectDownloads};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Project;
 use super::project::{in_one_spelling, readable};
-use super::refused::Refused;
 use super::reply;
 use super::rights::IndexPart;
 use super::simple::mirrored::project_of;
@@ -57,7 +57,7 @@ pub(crate) async fn of_project<'ask>(
     ask: &'ask Ask,
     stage: &str,
     project: &'ask Project,
-) -> Result<ProjectDays<'ask>, Refused> {
+) -> Result<ProjectDays<'ask>, ApiError> {
     let order = readable(ask, stage, false, IndexPart::Project(project.name.as_ref())).await?;
     let missing = || HttpError::not_found(format!("{stage} has no project `{}`", project.as_sent));
     let name = in_one_spelling(ask, project, || missing().into())?;
@@ -160,7 +160,7 @@ pub(crate) async fn show_downloads(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let found = of_project(ask, stage, project).await?;
     let days = |days: &BTreeMap<i64, u64>| -> Map<String, Value> {
         days.iter().map(|(at, count)| (day(*at), (*count).into())).collect()

@@ -25,9 +25,9 @@ use store::blobs::BlobVerdict;
 use store::{BlobError, BlobReader};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::{FilePath, Names};
 use super::policy::{self, ServedFile};
-use super::refused::Refused;
 use super::reply;
 use super::rights::{IndexPart, admit, admit_to_file};
 use super::write::whole_body;
@@ -62,7 +62,7 @@ const HEADERS_MAX: usize = 15;
 const TOX_RESULT_DEPTH_MAX: usize = 128;
 
 /// The file at a path of one of the kinds that files have.
-pub(crate) async fn get_file(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn get_file(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let Names { stage, file, .. } = names;
     // Files without a digest belong to mirrors.
     let place = match names.place.first() {
@@ -78,7 +78,7 @@ pub(crate) async fn download_file(
     ask: &Ask,
     stage: &str,
     path: &FilePath,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let none = || Ok(reply::refusal(ask, StatusCode::NOT_FOUND, "no such file"));
     let Some(stage) = ask.stored.index.stage(stage) else { return none() };
     let Some((directory, filename)) = path.place() else { return none() };
@@ -229,7 +229,7 @@ pub(crate) async fn delete_file(
     ask: &Ask,
     stage: &str,
     path: &FilePath,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let stage = ask.stage_name(stage)?;
     remover::<DeleteFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
@@ -245,7 +245,7 @@ pub(crate) async fn add_tox_result(
     stage: &str,
     path: &FilePath,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let (stage, asked, place) = (ask.stage_name(stage)?, ask.asked().await?, path.file());
     let found = tester(&asked, &stage, IndexPart::File(path.place()))?;
     let path = format!("{stage}/+f/{}", path.joined());

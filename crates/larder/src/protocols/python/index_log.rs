@@ -13,7 +13,7 @@ use record::{Serial, excerpt};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::reply;
 use super::rights::unreadable;
 use crate::front::error::HttpError;
@@ -36,7 +36,7 @@ pub(crate) async fn page<'a>(
     ask: &'a Ask,
     stage: &str,
     principal: &Principal,
-) -> Result<LogPage<'a>, Refused> {
+) -> Result<LogPage<'a>, ApiError> {
     let found = ask.stored.index.stage(stage).ok_or_else(|| HttpError::unknown_stage(stage))?;
     if !found.may_read(principal, Portion::Unnamed) {
         return Err(unreadable(principal, found, Portion::Unnamed).into());
@@ -47,7 +47,7 @@ pub(crate) async fn page<'a>(
     let limit = limit.transpose()?.map_or(LINES, |limit| limit as usize);
     let project = ask.parameter("project").filter(|name| !name.is_empty());
     let project = project.map(|name| {
-        let none = |_| Refused::bad_request(format!("`{name}` is no name of a project"));
+        let none = |_| ApiError::bad_request(format!("`{name}` is no name of a project"));
         ProjectName::normalize(&name).map_err(none)
     });
     let project = project.transpose()?;
@@ -63,11 +63,11 @@ pub(crate) async fn page<'a>(
     Ok(LogPage { stage: found, project, lines, next })
 }
 
-fn number(name: &str, text: &str, max: u64) -> Result<u64, Refused> {
+fn number(name: &str, text: &str, max: u64) -> Result<u64, ApiError> {
     let number = text.parse().ok().filter(|number| (1..=max).contains(number));
     number.ok_or_else(|| {
         let text = excerpt(text, 100);
-        Refused::bad_request(format!(
+        ApiError::bad_request(format!(
             "`{text}` is no value of the parameter `{name}`: expected a whole number from 1 to {max}"
         ))
     })
@@ -80,7 +80,7 @@ pub(crate) fn source<'a>(ask: &Ask, view: View<'_>, line: &'a LogLine) -> Option
 }
 
 /// `GET /{user}/{index}/+log`
-pub(crate) async fn show_index_log(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_index_log(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let LogPage { lines, next, .. } = page(ask, stage, &principal).await?;
     let view = ask.view(&principal);

@@ -9,14 +9,14 @@ use http::{HeaderValue, StatusCode};
 use pypi::{Filename, ResolutionOrder, Version};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::{FilePath, Names};
-use super::refused::Refused;
 use super::rights::{IndexPart, admit};
 use super::simple::mirrored::{failed, mirrors_of_one_project};
 use super::{files, policy, reply};
 
 /// `/{user}/{index}/integrity/{project}/{version}/{filename}/provenance`
-pub(crate) async fn show_provenance(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn show_provenance(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let none = |text: &str| Ok(reply::refusal(ask, StatusCode::NOT_FOUND, text));
     let order = ResolutionOrder::of(&ask.stored.index, &names.stage);
     let (Some(order), Some(project), Some(filename)) =

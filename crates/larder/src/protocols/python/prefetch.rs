@@ -14,18 +14,17 @@ use axum::body::Body;
 use axum::response::Response;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{Method, StatusCode};
-use jiff::Timestamp;
 use mirrors::Mirror;
 use mirrors::prefetch::{self, FileStream, Index, IndexFile};
-use operations::rights::{self, check_keeper, may_keep};
-use operations::{Basis, Right, Sender};
+use operations::rights::prefetcher;
+use operations::{Basis, Sender};
 use pypi::lock::{Lock, LockBounds, LockShape, LockedRelease};
 use pypi::{ProjectName, Stage, StageName};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Names;
-use super::refused::Refused;
 use super::write::whole_body;
 use super::{files, refusals, reply};
 use crate::app::App;
@@ -33,9 +32,6 @@ use crate::app::prefetches::{Busy, Prefetch};
 use crate::front::body::{BodyError, HeldBody, parsed};
 use crate::front::error::HttpError;
 use crate::front::request::Parts;
-
-/// The purpose, as a refusal names it.
-const PURPOSE: &str = "fetching files ahead";
 
 /// Size of a lock; that of a project with a thousand dependencies has about 3 MB.
 pub(crate) const LOCK_BYTES_MAX: usize = 4 << 20;
@@ -64,14 +60,8 @@ const ACCEPTED: &str = "application/json, */*;q=0.1";
 /// Bytes of a refusal that are read.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// The mirror, if the sender may have files fetched ahead for it.
-fn kept<'basis>(basis: &'basis Basis, stage: &StageName) -> Result<&'basis Arc<Stage>, Refused> {
-    check_keeper(basis, stage, Right::Remove(PURPOSE))?;
-    Ok(rights::stage(basis, stage)?)
-}
-
 /// `GET`: how far the last lock is.
-pub(crate) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_prefetch(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let last = last(&ask.app, &ask.asked().await?, &ask.stage_name(stage)?)?;
     Ok(said(StatusCode::OK, last.as_deref()))
 }
@@ -81,13 +71,13 @@ pub(crate) fn last(
     app: &App,
     basis: &Basis,
     stage: &StageName,
-) -> Result<Option<Arc<Prefetch>>, Refused> {
-    kept(basis, stage)?;
+) -> Result<Option<Arc<Prefetch>>, ApiError> {
+    prefetcher(basis, stage)?;
     Ok(app.python.prefetches.of(stage))
 }
 
 /// `DELETE`: ends it.
-pub(crate) async fn stop_prefetch(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn stop_prefetch(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let last = stop(&ask.app, &ask.asked().await?, &ask.stage_name(stage)?)?;
     Ok(said(StatusCode::OK, last.as_deref()))
 }
@@ -97,7 +87,7 @@ pub(crate) fn stop(
     app: &App,
     basis: &Basis,
     stage: &StageName,
-) -> Result<Option<Arc<Prefetch>>, Refused> {
+) -> Result<Option<Arc<Prefetch>>, ApiError> {
     let last = last(app, basis, stage)?;
     if let Some(last) = &last {
         last.stop.cancel();
@@ -111,9 +101,9 @@ pub(crate) async fn start_prefetch(
     ask: &Ask,
     stage: &str,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let (stage, principal) = (ask.stage_name(stage)?, ask.principal().await?);
-    kept(&ask.asked().await?, &stage)?;
+    prefetcher(&ask.asked().await?, &stage)?;
     let received = whole_body(ask, &principal, body, LOCK_BYTES_MAX).await?;
     let sender = (&ask.head, ask.sender().await?);
     let begun =
@@ -129,17 +119,16 @@ pub(crate) async fn start(
     stage: &StageName,
     name: Option<String>,
     received: HeldBody,
-) -> Result<Arc<Prefetch>, Refused> {
+) -> Result<Arc<Prefetch>, ApiError> {
     let lock = parsed_lock(app, name, received).await?;
     // The right may have ended while the lock came.
     let basis = app.basis(sender)?;
-    let mirror = kept(&basis, stage)?;
-    check_source(app, mirror)?;
+    check_source(app, prefetcher(&basis, stage)?)?;
     let sender = basis.principal();
     let by = sender.user_name().map(ToString::to_string).unwrap_or_default();
-    let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, Timestamp::now());
+    let prefetch = Prefetch::new(by, lock.wanted.len(), lock.others, basis.now);
     let begun = app.python.prefetches.begin(stage, prefetch).map_err(|busy| match busy {
-        Busy::Mirror => Refused::conflict(
+        Busy::Mirror => ApiError::conflict(
             "the files of a lock are being fetched for this mirror: wait for it, or stop it",
         ),
         Busy::Process => {
@@ -165,7 +154,7 @@ async fn parsed_lock(
     app: &App,
     name: Option<String>,
     mut received: HeldBody,
-) -> Result<Lock, Refused> {
+) -> Result<Lock, ApiError> {
     let name = name.filter(|name| !name.is_empty());
     let name = name.map_or_else(
         || "the lock".to_owned(),
@@ -173,7 +162,7 @@ async fn parsed_lock(
     );
     let unusable = |problem: &str| {
         let problem = record::shortened(problem, MESSAGE_CHARS_MAX);
-        Refused::rule(StatusCode::UNPROCESSABLE_ENTITY, format_args!("{name}: {problem}"))
+        ApiError::rule(StatusCode::UNPROCESSABLE_ENTITY, format_args!("{name}: {problem}"))
     };
     let expected = "a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected";
     let Ok(text) = std::str::from_utf8(&received) else {
@@ -206,20 +195,20 @@ async fn parsed_lock(
 }
 
 /// Refuses an index whose files cannot be fetched ahead.
-fn check_source(app: &App, stage: &Stage) -> Result<(), Refused> {
+fn check_source(app: &App, stage: &Stage) -> Result<(), ApiError> {
     let name = stage.name();
     let Some(mirror) = app.python.mirrors.of(stage) else {
         let text = format_args!("{name} is no mirror: it has no upstream to fetch files from");
-        return Err(Refused::bad_request(text));
+        return Err(ApiError::bad_request(text));
     };
     if let Some(why) = offline(app, stage) {
-        return Err(Refused::conflict(format_args!("{name}: {why}")));
+        return Err(ApiError::conflict(format_args!("{name}: {why}")));
     }
     if mirror.redirects_files {
         let text = format_args!(
             "{name} keeps no files: it sends clients to its upstream (mirror_use_external_urls=true)"
         );
-        return Err(Refused::conflict(text));
+        return Err(ApiError::conflict(text));
     }
     Ok(())
 }
@@ -357,11 +346,10 @@ impl OwnIndex {
         if let Some(why) = offline(&self.app, stage) {
             return Err(why.to_owned());
         }
-        let principal = basis.principal();
-        if !may_keep(&basis.rules, principal, stage.name()) {
+        if prefetcher(&basis, stage.name()).is_err() {
             return Err("who began it may not change the mirror any more".to_owned());
         }
-        Ok((principal.clone(), stage.clone()))
+        Ok((basis.principal().clone(), stage.clone()))
     }
 
     /// The answer that the sender's client would get for this file.
@@ -374,7 +362,7 @@ impl OwnIndex {
         let names = names.ok_or_else(|| format!("`{}` is no path of a file", ask.path))?;
         match files::get_file(&ask, &names).await {
             Ok(response) => Ok(response),
-            Err(Refused::Failure(error)) => Err(error.detail().to_owned()),
+            Err(ApiError::Failure(error)) => Err(error.detail().to_owned()),
             Err(refused) => Ok(refusals::answer(&ask, refused).await),
         }
     }

@@ -29,8 +29,8 @@ use tokio::sync::mpsc;
 use self::metadata::MetadataReader;
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Project;
-use super::refused::Refused;
 use super::rights::{admit, no_stage};
 use super::{policy, reply};
 use crate::front::body::client;
@@ -53,7 +53,7 @@ pub(crate) async fn readable<'ask>(
     stage: &str,
     is_alone: bool,
     about: IndexPart<'_>,
-) -> Result<ResolutionOrder<'ask>, Refused> {
+) -> Result<ResolutionOrder<'ask>, ApiError> {
     let index = &ask.stored.index;
     let order = match is_alone {
         true => ResolutionOrder::alone(index, stage),
@@ -65,7 +65,7 @@ pub(crate) async fn readable<'ask>(
 }
 
 /// The name of a project here, or a redirect to the normalized name.
-fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectName, Refused> {
+fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectName, ApiError> {
     in_one_spelling(ask, project, || no_project(&project.as_sent))
 }
 
@@ -73,31 +73,31 @@ fn normalized<'ask>(ask: &Ask, project: &'ask Project) -> Result<&'ask ProjectNa
 pub(crate) fn in_one_spelling<'ask>(
     ask: &Ask,
     project: &'ask Project,
-    missing: impl FnOnce() -> Refused,
-) -> Result<&'ask ProjectName, Refused> {
+    missing: impl FnOnce() -> ApiError,
+) -> Result<&'ask ProjectName, ApiError> {
     let name = project.name.as_ref().ok_or_else(missing)?;
     if project.is_normalized() {
         return Ok(name);
     }
-    Err(Refused::from(reply::redirect(ask, &ask.path_with_project(name))))
+    Err(ApiError::from(reply::redirect(ask, &ask.path_with_project(name))))
 }
 
-fn no_project(project: &str) -> Refused {
-    Refused::not_found(format_args!("no project '{project}'"))
+fn no_project(project: &str) -> ApiError {
+    ApiError::not_found(format_args!("no project '{project}'"))
 }
 
-fn no_version(project: &str, version: &str) -> Refused {
+fn no_version(project: &str, version: &str) -> ApiError {
     let text = format!("The version {version} of project {project} does not exist.");
-    Refused::not_found(text)
+    ApiError::not_found(text)
 }
 
 /// Nothing but JSON is here.
-fn check_accept(ask: &Ask) -> Result<(), Refused> {
+fn check_accept(ask: &Ask) -> Result<(), ApiError> {
     if ask.takes_json() {
         return Ok(());
     }
     let text = "there is no page for people here; with `Accept: application/json` there is JSON";
-    Err(Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, text)))
+    Err(ApiError::from(reply::refusal(ask, StatusCode::NOT_FOUND, text)))
 }
 
 /// `GET /{user}/{index}/{project}`
@@ -105,7 +105,7 @@ pub(crate) async fn show_project(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
     let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
@@ -178,7 +178,7 @@ fn streamed(
     project: ProjectName,
     is_alone: bool,
     count: usize,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let client = client(&ask.app, &ask.head).key();
     // The state that it is made of stays in memory anyway: only the list of versions is its own.
     let place = ask.app.python.mirrors.plans.stream(client, VERSION_BYTES * count as u64);
@@ -318,7 +318,7 @@ pub(crate) async fn show_release(
     stage: &str,
     project: &Project,
     version: &str,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     check_accept(ask)?;
     let is_alone = ask.has_flag("ignore_bases");
     let order = readable(ask, stage, is_alone, IndexPart::Project(project.name.as_ref())).await?;
@@ -351,10 +351,10 @@ pub(crate) async fn delete_project(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover::<DeleteProject>(&ask.asked().await?, &stage, about)?;
-    let missing = || Refused::not_found("project not found");
+    let missing = || ApiError::not_found("project not found");
     let project = project.name.clone().ok_or_else(missing)?;
     let (force, extent) = (ask.has_flag("force"), extent(ask)?);
     let text = match extent {
@@ -366,7 +366,7 @@ pub(crate) async fn delete_project(
 }
 
 /// Whether the name of a project is released with it, or alone.
-fn extent(ask: &Ask) -> Result<RemovalExtent, Refused> {
+fn extent(ask: &Ask) -> Result<RemovalExtent, ApiError> {
     match ask.parameter("release_name").as_deref() {
         None | Some("0" | "no" | "false") => Ok(RemovalExtent::Contents),
         Some("" | "1" | "yes" | "true") => Ok(RemovalExtent::ContentsAndName),
@@ -375,7 +375,7 @@ fn extent(ask: &Ask) -> Result<RemovalExtent, Refused> {
             let expected =
                 "1 was expected to release the name, `only` to release nothing else, or 0";
             let other = other.escape_debug();
-            Err(Refused::bad_request(format_args!(
+            Err(ApiError::bad_request(format_args!(
                 "`{other}` is no value of `release_name`: {expected}"
             )))
         }
@@ -388,7 +388,7 @@ pub(crate) async fn delete_release(
     stage: &str,
     project: &Project,
     version: &str,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(project.name.as_ref()));
     remover::<DeleteRelease>(&ask.asked().await?, &stage, about)?;
     let missing = || no_version(&project.as_sent, version);

@@ -17,9 +17,9 @@ use resources::turns::ThreadShare;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Project;
 use super::project::metadata;
-use super::refused::Refused;
 use super::reply;
 use super::simple;
 use crate::front::display::in_path;
@@ -44,7 +44,7 @@ pub(crate) async fn show_public_json(
     stage: &str,
     project: &Project,
     version: Option<&str>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let Some(name) = &project.name else { return Err(missing(&project.as_sent)) };
     if !project.is_normalized() {
         return Ok(reply::redirect(ask, &ask.path_with_project(name)));
@@ -71,13 +71,13 @@ pub(crate) async fn show_public_json(
     Ok(response)
 }
 
-fn missing(project: &str) -> Refused {
+fn missing(project: &str) -> ApiError {
     let text = format!("The project {project} does not exist.");
-    Refused::from(reply::message(StatusCode::NOT_FOUND, &text))
+    ApiError::from(reply::message(StatusCode::NOT_FOUND, &text))
 }
 
 /// The simple page of the project, as JSON. A page that is not there is refused.
-async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, Refused> {
+async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, ApiError> {
     let path = format!("/{stage}/+simple/{name}/");
     let principal = ask.principal().await?;
     let accept = PageForm::Json.content_type();
@@ -87,7 +87,7 @@ async fn page(ask: &Ask, stage: &str, name: &ProjectName) -> Result<Response, Re
     match page.status() {
         StatusCode::OK => Ok(page),
         StatusCode::NOT_FOUND => Err(missing(name.as_str())),
-        _ => Err(Refused::from(page)),
+        _ => Err(ApiError::from(page)),
     }
 }
 
@@ -98,7 +98,7 @@ async fn made(
     name: &ProjectName,
     version: Option<&str>,
     page: Response,
-) -> Result<(ResponseParts, Reply), Refused> {
+) -> Result<(ResponseParts, Reply), ApiError> {
     let (head, body) = page.into_parts();
     let Ok(page) = axum::body::to_bytes(body, PAGE_BYTES_MAX as usize).await else {
         let text = format!(
@@ -114,7 +114,7 @@ async fn made(
         Some(text) => match files.version(text) {
             None => {
                 let text = format!("The version {text} of project {name} does not exist.");
-                return Err(Refused::from(reply::message(StatusCode::NOT_FOUND, &text)));
+                return Err(ApiError::from(reply::message(StatusCode::NOT_FOUND, &text)));
             }
             shown => shown,
         },
@@ -137,7 +137,7 @@ async fn own_metadata(
     stage: &str,
     name: &ProjectName,
     version: &Version,
-) -> Result<Map<String, Value>, Refused> {
+) -> Result<Map<String, Value>, ApiError> {
     let order = ResolutionOrder::of(&ask.stored.index, stage);
     let view = order.as_ref().and_then(|order| order.project(name.as_str()));
     let versions = view.map(|view| view.versions()).unwrap_or_default();

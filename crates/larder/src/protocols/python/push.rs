@@ -18,7 +18,7 @@ use pypi::{ProjectName, StageName};
 use serde_json::json;
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::reply;
 use super::rights::IndexPart;
 use super::write::json_body;
@@ -32,11 +32,11 @@ pub(crate) use self::external::SentUpload;
 const BOUND: JsonBound = JsonBound { bytes_max: 32 << 10, values_max: 100 };
 
 /// `PUSH /{user}/{index}`, and POST with JSON.
-pub(crate) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn push_release(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     let (source, asked) = (ask.stage_name(stage)?, ask.asked().await?);
     reader(&asked, &source, IndexPart::NotYetKnown)?;
     let json = json_body(ask, asked.principal(), body, BOUND).await?;
-    let order = PushOrder::parse(json.value, &source).map_err(Refused::bad_request)?;
+    let order = PushOrder::parse(json.value, &source).map_err(ApiError::bad_request)?;
     let (status, actions) = match push(&ask.app, &ask.sender().await?, &source, &order).await? {
         PushOutcome::Here(done) => (StatusCode::OK, json!(ask.done(done))),
         PushOutcome::Elsewhere { is_whole: true, log } => (StatusCode::OK, json!(log)),
@@ -64,8 +64,8 @@ pub(crate) async fn push(
     sender: &Sender,
     source: &StageName,
     order: &PushOrder,
-) -> Result<PushOutcome, Refused> {
-    let content = || order.content.clone().map_err(Refused::bad_request);
+) -> Result<PushOutcome, ApiError> {
+    let content = || order.content.clone().map_err(ApiError::bad_request);
     // The body may have taken long: the right to read is checked again.
     let name = ProjectName::normalize(&order.name).ok();
     let about = IndexPart::Project(name.as_ref());
@@ -86,7 +86,7 @@ pub(crate) async fn push(
     let content = content()?;
     check_withheld(&basis, &found, content)?;
     let files = found.files(content, &order.name)?;
-    match order.target.clone().map_err(Refused::bad_request)? {
+    match order.target.clone().map_err(ApiError::bad_request)? {
         PushTarget::Stage(target) => {
             auth::admit_to_disk(app, basis.principal()).await?;
             let (source, name) = (source.clone(), order.name.clone());

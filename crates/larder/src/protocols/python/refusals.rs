@@ -8,7 +8,7 @@ use operations::{Denied, Kind, Refusal, Right, Rule};
 use pypi::ChangeError;
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::{policy, reply};
 use crate::front::error::HttpError;
 use crate::front::refusals::status;
@@ -18,12 +18,12 @@ const PUSH_OUTSIDE_NEEDS: &str =
     "to push to another server, a user and a password, or a token for uploads, are needed";
 
 /// The answer to a request without success.
-pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
+pub(crate) async fn answer(ask: &Ask, refused: ApiError) -> Response {
     let refusal = match refused {
-        Refused::Answer(response) => return *response,
-        Refused::Said(status, text) => return reply::message(status, &text),
-        Refused::Failure(error) => return reply::failure(ask, error),
-        Refused::Operation(refusal) => refusal,
+        ApiError::Answer(response) => return *response,
+        ApiError::Said(status, text) => return reply::message(status, &text),
+        ApiError::Failure(error) => return reply::failure(ask, error),
+        ApiError::Operation(refusal) => refusal,
     };
     match refusal {
         Refusal::Withheld { what, refused } => policy::refused(ask, &what, &refused).await,
@@ -65,11 +65,11 @@ pub(crate) async fn answer(ask: &Ask, refused: Refused) -> Response {
 }
 
 /// The answer to an upload without success: older clients show nothing of it but the reason phrase.
-pub(crate) async fn answer_to_upload(ask: &Ask, refused: Refused) -> Result<Response, Refused> {
+pub(crate) async fn answer_to_upload(ask: &Ask, refused: ApiError) -> Result<Response, ApiError> {
     let (status, text) = match refused {
-        Refused::Said(status, text) => (status, text),
-        Refused::Operation(Refusal::Rule(rule)) => words_of_rule(&rule),
-        Refused::Operation(Refusal::Denied(denied)) => words_of_uploader(ask, &denied).await?,
+        ApiError::Said(status, text) => (status, text),
+        ApiError::Operation(Refusal::Rule(rule)) => words_of_rule(&rule),
+        ApiError::Operation(Refusal::Denied(denied)) => words_of_uploader(ask, &denied).await?,
         refused => return Err(refused),
     };
     let response = reply::upload_refusal(ask, status, &text);
@@ -94,12 +94,12 @@ async fn words_of_uploader(ask: &Ask, denied: &Denied) -> Result<(StatusCode, St
 }
 
 /// Why a form of this surface is refused: a page says it.
-pub(crate) fn error_of(refused: Refused) -> HttpError {
+pub(crate) fn error_of(refused: ApiError) -> HttpError {
     match refused {
-        Refused::Failure(error) => error,
-        Refused::Said(status, text) => HttpError::refused(status, text),
-        Refused::Operation(refusal) => refusal.into(),
-        Refused::Answer(response) => {
+        ApiError::Failure(error) => error,
+        ApiError::Said(status, text) => HttpError::refused(status, text),
+        ApiError::Operation(refusal) => refusal.into(),
+        ApiError::Answer(response) => {
             let status = response.status();
             HttpError::refused(status, status.canonical_reason().unwrap_or_default())
         }

@@ -7,7 +7,7 @@ use pypi::{ResolutionOrder, Stage};
 use state::stored::Stored;
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use crate::front::auth;
 use crate::front::error::HttpError;
 
@@ -87,6 +87,6 @@ pub(crate) async fn admit_to_file(
 }
 
 /// The stage does not exist.
-pub(crate) fn no_stage(stage: &str) -> Refused {
+pub(crate) fn no_stage(stage: &str) -> ApiError {
     HttpError::unknown_stage(stage).into()
 }

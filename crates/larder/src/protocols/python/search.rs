@@ -24,8 +24,8 @@ use state::stored::Stored;
 use store::BlobError;
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::project::readable;
-use super::refused::Refused;
 use super::reply;
 use super::rights::{IndexPart, check_reader, no_stage};
 use super::upstream_names::{ListedNames, listed_names};
@@ -83,18 +83,20 @@ impl Hit {
 }
 
 /// A project that a search has found.
-enum Found<'a> {
+enum FoundProject<'a> {
     /// One of a stage, with the versions that it shows.
     Own(&'a Stage, &'a ProjectName, &'a Project, Vec<&'a str>),
     /// One that the upstream of a mirror lists: nothing else is known of it.
     Listed(&'a Stage, &'a str),
 }
 
-impl Found<'_> {
+impl FoundProject<'_> {
     fn hit(self) -> Hit {
         match self {
-            Found::Own(stage, name, project, versions) => Hit::of(stage, name, project, versions),
-            Found::Listed(mirror, name) => Hit {
+            FoundProject::Own(stage, name, project, versions) => {
+                Hit::of(stage, name, project, versions)
+            }
+            FoundProject::Listed(mirror, name) => Hit {
                 stage: mirror.name().to_string(),
                 project: name.to_owned(),
                 version: None,
@@ -109,7 +111,7 @@ fn has_all(name: &str, words: &[String]) -> bool {
 }
 
 /// `/+search?query=…&page=…`: projects whose names have all words, by stage and name, and then those that upstreams list.
-pub(crate) async fn search(ask: &Ask) -> Result<Response, Refused> {
+pub(crate) async fn search(ask: &Ask) -> Result<Response, ApiError> {
     let query = ask.parameter("query").unwrap_or_default();
     let page = ask.parameter("page").and_then(|page| page.parse::<usize>().ok());
     let page = page.unwrap_or(1).clamp(1, PAGES_MAX);
@@ -170,15 +172,15 @@ fn scan(
     let shown = readable.filter_map(|(stage, name)| {
         let (name, project) = stage.project_entry(name)?;
         let versions = shown_versions(stage, name, project, now)?;
-        Some(Found::Own(stage, name, project, versions))
+        Some(FoundProject::Own(stage, name, project, versions))
     });
     let listed = lists.iter().flat_map(|list| {
         let names = list.with(stored, words);
         let names = names.filter(|name| list.mirror().may_read(principal, Portion::Project(name)));
-        names.map(|name| Found::Listed(list.mirror(), name))
+        names.map(|name| FoundProject::Listed(list.mirror(), name))
     });
     let mut found = shown.chain(listed).skip(skipped);
-    let hits = found.by_ref().take(PAGE).map(Found::hit).collect();
+    let hits = found.by_ref().take(PAGE).map(FoundProject::hit).collect();
     (hits, found.next().is_some())
 }
 
@@ -270,7 +272,7 @@ pub(crate) async fn search_by_xml_rpc(
     ask: &Ask,
     stage: &str,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     readable(ask, stage, false, IndexPart::Whole).await?;
     let principal = ask.principal().await?;
     let body = whole_body(ask, &principal, body, XML_BYTES_MAX).await?;

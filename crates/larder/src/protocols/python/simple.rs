@@ -18,8 +18,8 @@ use resources::turns::ThreadShare;
 use state::stored::Stored;
 
 use super::ask::{Ask, is_installer};
+use super::error::ApiError;
 use super::names::Project;
-use super::refused::Refused;
 use super::rights::{IndexPart, admit, refused_reader};
 use super::{insert_headers, reply};
 use crate::app::{App, Python};
@@ -179,7 +179,7 @@ pub(crate) async fn show_simple_page(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     if !project.as_sent.is_ascii() {
         return Ok(reply::refusal(
             ask,
@@ -215,7 +215,7 @@ pub(crate) async fn refresh_page(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let Some(order) = ResolutionOrder::of(&ask.stored.index, stage) else {
         return Ok(reply::refused(ask, &HttpError::unknown_stage(stage)));
     };
@@ -235,7 +235,7 @@ pub(crate) fn no_uploads(ask: &Ask, stage: &str) -> Response {
 }
 
 /// `/{user}/{index}/+simple/`
-pub(crate) async fn list_projects(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn list_projects(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let Ok(wanted) = NegotiatedForm::of(&ask.head.headers) else { return Ok(not_acceptable(ask)) };
     page(ask, stage, None, wanted).await
 }
@@ -245,7 +245,7 @@ async fn page(
     stage: &str,
     project: Option<&ProjectName>,
     wanted: NegotiatedForm,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let depth = ask.path.matches('/').count().saturating_sub(1);
     let depth = u8::try_from(depth).unwrap_or(u8::MAX);
     let name = project.map_or("", ProjectName::as_str);

@@ -12,7 +12,7 @@ use pypi::devpi::{self, IndexConfig};
 use pypi::{ChangeError, ConfigEdit, StageConfig, StageName};
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::reply;
 use super::rights::unreadable;
 use super::write::json_body;
@@ -25,7 +25,7 @@ use crate::front::error::HttpError;
 const BOUND: JsonBound = JsonBound { bytes_max: 512 << 10, values_max: 20_000 };
 
 /// `/+api`, `/{user}/+api`, and `/{user}/{index}/+api` for a `stage`.
-pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let found = ask.stored.index.stage(stage);
     if found.is_none() && !stage.is_empty() {
@@ -35,12 +35,12 @@ pub(crate) async fn show_api(ask: &Ask, stage: &str) -> Result<Response, Refused
     Ok(reply::result(StatusCode::OK, "apiconfig", config, None))
 }
 
-pub(crate) fn named(stage: &str) -> Result<StageName, Refused> {
-    stage.parse().map_err(Refused::bad_request)
+pub(crate) fn named(stage: &str) -> Result<StageName, ApiError> {
+    stage.parse().map_err(ApiError::bad_request)
 }
 
 /// `GET /{user}/{index}`, as JSON.
-pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let missing = || HttpError::unknown_stage(stage);
     let found = ask.stored.index.stage(stage).ok_or_else(missing)?;
     let principal = ask.principal().await?;
@@ -57,11 +57,11 @@ pub(crate) async fn show_index(ask: &Ask, stage: &str) -> Result<Response, Refus
     Ok(reply::result(StatusCode::OK, "indexconfig", config, None))
 }
 
-async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), Refused> {
+async fn parsed_edit(ask: &Ask, body: Body) -> Result<(ConfigEdit, Json), ApiError> {
     let principal = ask.principal().await?;
     auth::admit_to_disk(&ask.app, &principal).await?;
     let json = json_body(ask, &principal, body, BOUND).await?;
-    let edit = ConfigEdit::parse(&json.value).map_err(Refused::bad_request);
+    let edit = ConfigEdit::parse(&json.value).map_err(ApiError::bad_request);
     Ok((edit?, json))
 }
 
@@ -72,7 +72,7 @@ async fn configuration(
     stage: &StageName,
     edit: &ConfigEdit,
     config: StageConfig,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let knows_all = principal.is_administrator(Scope::UserAdmin, Object::Server);
     let mut warnings = match knows_all {
@@ -107,7 +107,7 @@ pub(crate) async fn trouble_of_upstream(
 }
 
 /// `PUT /{user}/{index}`
-pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     let (stage, asked) = (named(stage)?, ask.asked().await?);
     let user = stage.user_name();
     if ask.stored.accounts.user(&user).is_none() {
@@ -128,7 +128,7 @@ pub(crate) async fn create_index(ask: &Ask, stage: &str, body: Body) -> Result<R
 }
 
 /// `PATCH /{user}/{index}`
-pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     let stage = named(stage)?;
     ChangeIndex::admit(&ask.asked().await?, &stage)?;
     let (edit, _json) = parsed_edit(ask, body).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn modify_index(ask: &Ask, stage: &str, body: Body) -> Result<R
 }
 
 /// `DELETE /{user}/{index}`
-pub(crate) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, Refused> {
+pub(crate) async fn delete_index(ask: &Ask, stage: &str) -> Result<Response, ApiError> {
     let (stage, force) = (named(stage)?, ask.has_flag("force"));
     DeleteIndex::admit(&ask.asked().await?, &stage)?;
     let deleting = DeleteIndex { stage, force };

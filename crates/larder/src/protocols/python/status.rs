@@ -11,8 +11,8 @@ use pypi::ResolutionOrder;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::{Names, settled};
-use super::refused::Refused;
 use super::rights::{IndexPart, admit, admit_to_file};
 use super::{SERVER_VERSION_TEXT, reply};
 use crate::front::error::HttpError;
@@ -23,7 +23,7 @@ use crate::routes::Endpoint;
 const X_ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 
 /// `GET /+status`
-pub(crate) async fn show_server_status(ask: &Ask) -> Result<Response, Refused> {
+pub(crate) async fn show_server_status(ask: &Ask) -> Result<Response, ApiError> {
     let app = &ask.app;
     let sees_all = app.config.python.devpi_defaults
         || ask.principal().await?.is_administrator(Scope::ServerAdmin, Object::Server);
@@ -106,7 +106,7 @@ pub(crate) fn names_url(ask: &Ask) -> bool {
 /// The URL is checked by every path that it may mean: as it is, and below the prefix of each outside URL of this server. A
 /// client that may not read one of them is refused, so a header that a client sends through a proxy can only make the answer
 /// stricter.
-pub(crate) async fn check_access(ask: &Ask) -> Result<Response, Refused> {
+pub(crate) async fn check_access(ask: &Ask) -> Result<Response, ApiError> {
     let forbidden = |cause: &str| {
         let cause = if ask.app.config.python.devpi_defaults { "" } else { cause };
         Ok(reply::forbidden(ask, "reading this", cause))

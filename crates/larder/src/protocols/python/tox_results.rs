@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Names;
 use super::project::{in_one_spelling, readable};
-use super::refused::Refused;
 use super::reply;
 use super::rights::IndexPart;
 use crate::app::App;
@@ -45,11 +45,11 @@ struct ToxResult<'snapshot> {
 }
 
 /// `/{user}/{index}/{project}/{version}/+toxresults/{filename}`, and that with a result's name after it.
-pub(crate) async fn show_tox_results(ask: &Ask, names: &Names) -> Result<Response, Refused> {
+pub(crate) async fn show_tox_results(ask: &Ask, names: &Names) -> Result<Response, ApiError> {
     let Names { stage, project, version, file: path, .. } = names;
     let about = IndexPart::Project(project.name.as_ref());
     let order = readable(ask, stage, false, about).await?;
-    let missing = |text: String| Refused::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
+    let missing = |text: String| ApiError::from(reply::refusal(ask, StatusCode::NOT_FOUND, &text));
     let no_project = || missing(format!("The project {} does not exist.", project.as_sent));
     let name = in_one_spelling(ask, project, no_project)?;
     let (filename, wanted) = match path.names.as_slice() {

@@ -29,9 +29,9 @@ use state::stored::Stored;
 use store::{BlobError, SpooledBlob};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::Names;
 use super::refusals::answer_to_upload;
-use super::refused::Refused;
 use super::reply;
 use super::rights::IndexPart;
 use crate::front::auth;
@@ -54,7 +54,7 @@ const FORM_BYTES: usize = multipart::HEAD_BYTES_MAX;
 const SPOOL_BYTES: usize = 256 << 10;
 
 /// A form that has arrived.
-struct Arrived {
+struct UploadedForm {
     fields: Vec<(String, String)>,
     content: Option<Content>,
     /// The memory of the fields.
@@ -69,7 +69,7 @@ struct Content {
 }
 
 /// `POST /{user}/{index}/` with a form.
-pub(crate) async fn upload_file(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn upload_file(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     let metrics = &ask.app.metrics.python;
     match take(ask, stage, body).await {
         Ok(response) => {
@@ -106,14 +106,14 @@ pub(crate) fn no_uploads(ask: &Ask, names: &Names) -> Response {
     response
 }
 
-async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
+async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, ApiError> {
     let found = ask.stored.index.stage(stage).ok_or_else(|| {
         let (status, text, _) = HttpError::unknown_stage(stage).into_facts();
-        Refused::Said(status, text)
+        ApiError::Said(status, text)
     })?;
     if found.config().is_mirror() {
         let text = "cannot submit to mirror index".to_owned();
-        return Err(Refused::Said(StatusCode::NOT_FOUND, text));
+        return Err(ApiError::Said(StatusCode::NOT_FOUND, text));
     }
     let (name, asked) = (found.name().clone(), ask.asked().await?);
     uploads::admit(&asked, &name, IndexPart::NotYetKnown)?;
@@ -122,7 +122,8 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
     // The right is checked again: it may have been lost while the body came.
     uploads::admit(&ask.basis().await?, &name, IndexPart::NotYetKnown)?;
     let fields = arrived.fields.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let form = UploadForm::read(fields, arrived.content.is_some()).map_err(Refused::bad_request)?;
+    let form =
+        UploadForm::read(fields, arrived.content.is_some()).map_err(ApiError::bad_request)?;
     uploads::admit(&ask.basis().await?, &name, IndexPart::Project(Some(&form.project)))?;
     match form.action {
         UploadAction::Submit => submit(ask, name, &form).await,
@@ -130,7 +131,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
             // The form was read with a content.
             let content = arrived
                 .content
-                .ok_or_else(|| Refused::bad_request("content file field not found"))?;
+                .ok_or_else(|| ApiError::bad_request("content file field not found"))?;
             let attestations = arrived.fields.iter().find(|(key, _)| key == "attestations");
             let attestations = attestations.map(|(_, text)| text.as_str());
             file(ask, &name, &form, content, attestations).await
@@ -142,7 +143,7 @@ async fn take(ask: &Ask, stage: &str, body: Body) -> Result<Response, Refused> {
 async fn carry_out<O: Operation, M>(
     ask: &Ask,
     make: impl FnMut(Arc<Basis>) -> M,
-) -> Result<O::Outcome, Refused>
+) -> Result<O::Outcome, ApiError>
 where
     M: Future<Output = Result<O, Refusal>>,
 {
@@ -151,7 +152,7 @@ where
 }
 
 /// Takes the form in: fields into memory, the file into a spool.
-async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived, Refused> {
+async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<UploadedForm, ApiError> {
     let content_type = ask.header(CONTENT_TYPE).unwrap_or_default();
     let holder = who.map_or_else(
         || MemoryHolder::Client(client(&ask.app, &ask.head).key()),
@@ -174,14 +175,14 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
     let (mut text_bytes, mut ignored_bytes) = (0, 0);
     hold(0, 0)?;
     let mut form = FormReader::new(body.into_data_stream(), boundary);
-    let broken = |error: multer::Error| Refused::bad_request(FormError::from(error));
-    while let Some(mut field) = form.next_field().await.map_err(Refused::bad_request)? {
+    let broken = |error: multer::Error| ApiError::bad_request(FormError::from(error));
+    while let Some(mut field) = form.next_field().await.map_err(ApiError::bad_request)? {
         let key = field.name().unwrap_or_default().to_owned();
         let filename = multipart::file_name(&field);
         match filename {
             Some(filename) if key == "content" => {
                 if content.is_some() {
-                    return Err(Refused::bad_request(
+                    return Err(ApiError::bad_request(
                         "the form has two fields `content`, and one was expected",
                     ));
                 }
@@ -206,7 +207,7 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
                 while let Some(piece) = field.chunk().await.map_err(broken)? {
                     ignored_bytes += piece.len();
                     if ignored_bytes > IGNORED_BYTES_MAX {
-                        return Err(Refused::bad_request(format_args!(
+                        return Err(ApiError::bad_request(format_args!(
                             "the file field `{key}` is too long"
                         )));
                     }
@@ -214,10 +215,10 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
             }
             None => {
                 // A name is kept as its text is, and can be as long as a field's head.
-                let mut count = |bytes: usize| -> Result<(), Refused> {
+                let mut count = |bytes: usize| -> Result<(), ApiError> {
                     text_bytes += bytes;
                     if text_bytes > FIELD_BYTES_MAX {
-                        return Err(Refused::bad_request(format_args!(
+                        return Err(ApiError::bad_request(format_args!(
                             "the fields of the form have more than {FIELD_BYTES_MAX} bytes together"
                         )));
                     }
@@ -230,40 +231,40 @@ async fn arrive(ask: &Ask, who: Option<UserName>, body: Body) -> Result<Arrived,
                     text.extend_from_slice(&piece);
                 }
                 if fields.len() == FIELDS_MAX {
-                    return Err(Refused::bad_request(format_args!(
+                    return Err(ApiError::bad_request(format_args!(
                         "the form has more than {FIELDS_MAX} fields"
                     )));
                 }
                 let text = String::from_utf8(text).map_err(|_| {
-                    Refused::bad_request(format_args!("the field `{key}` is not UTF-8"))
+                    ApiError::bad_request(format_args!("the field `{key}` is not UTF-8"))
                 })?;
                 fields.push((key, text));
             }
         }
     }
-    Ok(Arrived { fields, content, _held: held })
+    Ok(UploadedForm { fields, content, _held: held })
 }
 
 /// A form without a file.
-async fn urlencoded(ask: &Ask, holder: MemoryHolder, body: Body) -> Result<Arrived, Refused> {
+async fn urlencoded(ask: &Ask, holder: MemoryHolder, body: Body) -> Result<UploadedForm, ApiError> {
     let body = body::held(&ask.app, &ask.head.headers, holder, body, FIELD_BYTES_MAX).await?;
     let (bytes, mut held) = body.into_parts();
     held.hold(bytes.len() * COPIES).map_err(HttpError::from)?;
     let fields: Vec<_> = form_urlencoded::parse(&bytes).into_owned().take(FIELDS_MAX + 1).collect();
     if fields.len() > FIELDS_MAX {
-        return Err(Refused::bad_request(format_args!(
+        return Err(ApiError::bad_request(format_args!(
             "the form has more than {FIELDS_MAX} fields"
         )));
     }
-    Ok(Arrived { fields, content: None, _held: held })
+    Ok(UploadedForm { fields, content: None, _held: held })
 }
 
-fn too_large(bytes_max: u64) -> Refused {
+fn too_large(bytes_max: u64) -> ApiError {
     let text = format!("the file is too large: at most {bytes_max} bytes are allowed");
-    Refused::Said(StatusCode::PAYLOAD_TOO_LARGE, text)
+    ApiError::Said(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
-fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
+fn unwritable(error: BlobError, bytes_max: u64) -> ApiError {
     if matches!(error, BlobError::TooLarge { .. }) {
         return too_large(bytes_max);
     }
@@ -272,9 +273,11 @@ fn unwritable(error: BlobError, bytes_max: u64) -> Refused {
 }
 
 /// Registers a release, or replaces its metadata.
-async fn submit(ask: &Ask, stage: StageName, form: &UploadForm) -> Result<Response, Refused> {
-    let version =
-        form.version.clone().ok_or_else(|| Refused::bad_request("invalid metadata: no version"))?;
+async fn submit(ask: &Ask, stage: StageName, form: &UploadForm) -> Result<Response, ApiError> {
+    let version = form
+        .version
+        .clone()
+        .ok_or_else(|| ApiError::bad_request("invalid metadata: no version"))?;
     let metadata = put_json(ask, &form.metadata.clone().with_empty_fields()).await?;
     let project = form.project.clone();
     let registering = RegisterRelease { stage, project, version, metadata };
@@ -289,15 +292,15 @@ async fn file(
     form: &UploadForm,
     content: Content,
     attestations: Option<&str>,
-) -> Result<Response, Refused> {
-    form.digests.verify(&content.digests).map_err(Refused::bad_request)?;
+) -> Result<Response, ApiError> {
+    form.digests.verify(&content.digests).map_err(ApiError::bad_request)?;
     let version = match &form.version {
         Some(version) => version.clone(),
         None => {
             let stored = ask.app.stored()?;
             latest(&stored, stage, form.project.as_str()).ok_or_else(|| {
                 let name = form.metadata.text("name");
-                Refused::bad_request(format_args!(
+                ApiError::bad_request(format_args!(
                     "doczip has no version and '{name}' has no releases to derive one from"
                 ))
             })?
@@ -312,7 +315,7 @@ async fn file(
         }
         checked => checked,
     };
-    let filename = filename.map_err(Refused::bad_request)?;
+    let filename = filename.map_err(ApiError::bad_request)?;
     let Content { staged, digests, .. } = content;
     let is_release = form.action == UploadAction::FileUpload;
     let attestations = attestations.filter(|text| is_release && !text.trim().is_empty());
@@ -320,7 +323,7 @@ async fn file(
         Some(text) => Attestations::read(text, filename.as_str(), &digests.sha256),
         None => Ok(None),
     };
-    let (provenance, is_attested) = match attestations.map_err(Refused::bad_request)? {
+    let (provenance, is_attested) = match attestations.map_err(ApiError::bad_request)? {
         Some(attestations) => {
             let signed = signer(ask, &attestations, digests.sha256).await?;
             (Some(Bytes::from(attestations.provenance(signed.as_ref()))), signed.is_some())
@@ -385,7 +388,7 @@ async fn signer(
     ask: &Ask,
     attestations: &Attestations<'_>,
     sha256: Digest,
-) -> Result<Option<CiIdentity>, Refused> {
+) -> Result<Option<CiIdentity>, ApiError> {
     let metrics = &ask.app.metrics.python;
     let asked = ask.asked().await?;
     let job = asked.principal().publisher().map(|token| &token.identity);
@@ -409,7 +412,7 @@ async fn signer(
         }
         Err(text) => {
             metrics.attested("refused");
-            Err(Refused::bad_request(text))
+            Err(ApiError::bad_request(text))
         }
     }
 }
@@ -434,7 +437,7 @@ async fn inspected(
     form: &UploadForm,
     staged: &SpooledBlob,
     filename: &Filename,
-) -> Result<Inside, Refused> {
+) -> Result<Inside, ApiError> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let (size_bytes, name) = (staged.size_bytes, filename.clone());
     let looking =
@@ -446,9 +449,9 @@ async fn inspected(
         return Ok(Inside::default());
     }
     let facts = facts.map_err(unfit)?;
-    let metadata = facts.core_metadata().map_err(Refused::bad_request)?;
+    let metadata = facts.core_metadata().map_err(ApiError::bad_request)?;
     if let Some(metadata) = &metadata {
-        form.metadata.check_file(facts.metadata_name, metadata).map_err(Refused::bad_request)?;
+        form.metadata.check_file(facts.metadata_name, metadata).map_err(ApiError::bad_request)?;
     }
     if filename.kind() != pypi::FileKind::Wheel {
         return Ok(Inside::default());
@@ -457,7 +460,7 @@ async fn inspected(
 }
 
 /// Opens documentation: a zip that every reader sees the same way, and that leads nowhere else.
-async fn check_zip(ask: &Ask, staged: &SpooledBlob) -> Result<(), Refused> {
+async fn check_zip(ask: &Ask, staged: &SpooledBlob) -> Result<(), ApiError> {
     let opened = staged.file().map_err(|error| unwritable(error, 0))?;
     let size_bytes = staged.size_bytes;
     let looking = move || {
@@ -470,13 +473,13 @@ async fn check_zip(ask: &Ask, staged: &SpooledBlob) -> Result<(), Refused> {
 }
 
 /// Why an archive is refused.
-fn unfit(error: ArchiveError) -> Refused {
+fn unfit(error: ArchiveError) -> ApiError {
     match error {
         ArchiveError::Io(error) => {
             tracing::error!(%error, "an upload cannot be read");
             HttpError::unavailable("the file cannot be read now; nothing was written", 5).into()
         }
-        error => Refused::bad_request(error),
+        error => ApiError::bad_request(error),
     }
 }
 

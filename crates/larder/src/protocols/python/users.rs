@@ -12,7 +12,7 @@ use pypi::devpi::{UserConfig, View, user_list};
 use serde_json::{Value, json};
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use super::reply;
 use super::write::json_body;
 use crate::app::App;
@@ -31,19 +31,19 @@ const STRANGER_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 2
 const LOGIN_BOUND: JsonBound = JsonBound { bytes_max: 16 << 10, values_max: 100 };
 
 /// `/`: the users whom one may know of.
-pub(crate) async fn list_users(ask: &Ask) -> Result<Response, Refused> {
+pub(crate) async fn list_users(ask: &Ask) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     let users = ask.stored.accounts.users().map(|user| &**user);
     let list = user_list(users, ask.view(&principal));
     Ok(reply::result(StatusCode::OK, "list:userconfig", list, None))
 }
 
-fn known(user: &str) -> Result<UserName, Refused> {
-    user.parse().map_err(|_| Refused::unknown_user(user))
+fn known(user: &str) -> Result<UserName, ApiError> {
+    user.parse().map_err(|_| ApiError::unknown_user(user))
 }
 
 /// `GET /{user}`
-pub(crate) async fn show_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
+pub(crate) async fn show_user(ask: &Ask, user: &str) -> Result<Response, ApiError> {
     let principal = ask.principal().await?;
     // A client that looks for something else here did not ask for JSON: it gets the usual answer.
     let missing = || HttpError::not_found(format!("no user '{user}'"));
@@ -60,21 +60,21 @@ async fn edit(
     principal: &Principal,
     body: Body,
     refuse_unknown_keys: bool,
-) -> Result<(UserEdit, Json), Refused> {
+) -> Result<(UserEdit, Json), ApiError> {
     let bound = if principal.user_name().is_some() { BOUND } else { STRANGER_BOUND };
     let json = json_body(ask, principal, body, bound).await?;
     let Value::Object(object) = &json.value else {
-        return Err(Refused::bad_request("a user's configuration is a JSON object"));
+        return Err(ApiError::bad_request("a user's configuration is a JSON object"));
     };
     let allow_empty_password = ask.app.config.python.devpi_defaults;
     let rules = EditRules { refuse_unknown_keys, allow_empty_password };
-    let edit = UserEdit::from_json(object, rules).map_err(Refused::bad_request)?;
+    let edit = UserEdit::from_json(object, rules).map_err(ApiError::bad_request)?;
     Ok((edit, json))
 }
 
 /// `PUT /{user}`
-pub(crate) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
-    let name: UserName = user.parse().map_err(Refused::bad_request)?;
+pub(crate) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Response, ApiError> {
+    let name: UserName = user.parse().map_err(ApiError::bad_request)?;
     let (asked, is_there) = (ask.asked().await?, ask.stored.accounts.user(&name).is_some());
     // With `devpi_defaults`, the first refusal says that the user exists already.
     if ask.app.config.python.devpi_defaults && is_there {
@@ -84,23 +84,22 @@ pub(crate) async fn create_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     let principal = asked.principal();
     auth::admit_to_disk(&ask.app, principal).await?;
     let (edit, _json) = edit(ask, principal, body, true).await?;
-    let password = edit.password.ok_or_else(|| Refused::bad_request("password needs to be set"))?;
-    let mut user = User::new(name, Timestamp::now());
-    user.password_hash = Some(auth::hashed(&ask.app, password).await?);
-    edit.profile.apply(&mut user);
-    let creating = CreateUser { user };
-    ask.carry_out(&creating).await?;
+    let password =
+        edit.password.ok_or_else(|| ApiError::bad_request("password needs to be set"))?;
+    let password = Some(auth::hashed(&ask.app, password).await?);
+    let creating = CreateUser { password, profile: edit.profile, ..CreateUser::named(name) };
+    let user = ask.carry_out(&creating).await?;
     // The client itself sent all of this, so nothing is left out.
     let view = View { shows_all: true, ..ask.view(principal) };
-    let config = UserConfig { user: &creating.user, view };
+    let config = UserConfig { user: &user, view };
     Ok(reply::result(StatusCode::CREATED, "userconfig", config, None))
 }
 
 /// `PATCH /{user}`
-pub(crate) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Response, ApiError> {
     let name = known(user)?;
     if ask.app.config.python.devpi_defaults && ask.stored.accounts.user(&name).is_none() {
-        return Err(Refused::unknown_user(&name));
+        return Err(ApiError::unknown_user(&name));
     }
     // Senders who may change nothing of this user are refused before the body.
     let asked = ask.asked().await?;
@@ -118,7 +117,7 @@ pub(crate) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
     ask.carry_out(&changing).await?;
     if is_password {
         let (stored, name) = (ask.app.stored()?, &changing.name);
-        let changed = stored.accounts.user(name).ok_or_else(|| Refused::unknown_user(name))?;
+        let changed = stored.accounts.user(name).ok_or_else(|| ApiError::unknown_user(name))?;
         let login = proxy_auth(&ask.app, changed)?;
         let message = Some("user updated, new proxy auth");
         return Ok(reply::result(StatusCode::OK, "userpassword", login, message));
@@ -127,7 +126,7 @@ pub(crate) async fn modify_user(ask: &Ask, user: &str, body: Body) -> Result<Res
 }
 
 /// `DELETE /{user}`
-pub(crate) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, Refused> {
+pub(crate) async fn delete_user(ask: &Ask, user: &str) -> Result<Response, ApiError> {
     let (name, force) = (known(user)?, ask.has_flag("force"));
     DeleteUser::admit(&ask.asked().await?, &name)?;
     let text = format!("user '{name}' deleted");
@@ -147,15 +146,15 @@ fn proxy_auth(app: &App, user: &User) -> Result<Value, HttpError> {
 }
 
 /// `POST /+login`
-pub(crate) async fn log_in(ask: &Ask, body: Body) -> Result<Response, Refused> {
+pub(crate) async fn log_in(ask: &Ask, body: Body) -> Result<Response, ApiError> {
     let json = json_body(ask, &Principal::Anonymous, body, LOGIN_BOUND).await?;
     let text = |key: &str| json.value.get(key).and_then(Value::as_str);
     let (Some(user), Some(password)) = (text("user"), text("password")) else {
         let text = "Bad request: no user/password specified";
-        return Err(Refused::bad_request(text));
+        return Err(ApiError::bad_request(text));
     };
     let refused = || {
-        Refused::rule(
+        ApiError::rule(
             StatusCode::UNAUTHORIZED,
             format_args!("user '{user}' could not be authenticated"),
         )

@@ -5,7 +5,7 @@ use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 
 use super::ask::Ask;
-use super::refused::Refused;
+use super::error::ApiError;
 use crate::front::body::{self, HeldBody, Json, JsonBound};
 
 /// A body as JSON, whatever it says it is; devpi's clients do not always say.
@@ -14,11 +14,11 @@ pub(crate) async fn json_body(
     principal: &Principal,
     body: Body,
     bound: JsonBound,
-) -> Result<Json, Refused> {
+) -> Result<Json, ApiError> {
     let body = whole_body(ask, principal, body, bound.bytes_max).await?;
     if body.trim_ascii().is_empty() {
         let text = "Bad request: could not decode json: there is no body, and JSON was expected, such as `{}`";
-        return Err(Refused::bad_request(text));
+        return Err(ApiError::bad_request(text));
     }
     Ok(body.json(bound.values_max)?)
 }
@@ -29,7 +29,7 @@ pub(crate) async fn optional_json_body(
     principal: &Principal,
     body: Body,
     bound: JsonBound,
-) -> Result<Option<Json>, Refused> {
+) -> Result<Option<Json>, ApiError> {
     let body = whole_body(ask, principal, body, bound.bytes_max).await?;
     if body.is_empty() { Ok(None) } else { Ok(Some(body.json(bound.values_max)?)) }
 }
@@ -63,7 +63,7 @@ pub(crate) async fn whole_body(
     principal: &Principal,
     body: Body,
     bytes_max: usize,
-) -> Result<HeldBody, Refused> {
+) -> Result<HeldBody, ApiError> {
     Ok(body::whole(&ask.app, &ask.head, principal, body, bytes_max).await?)
 }
 

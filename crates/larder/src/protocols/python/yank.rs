@@ -8,17 +8,17 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use operations::releases::{RemoveOldVersions, SetProjectStatus, YankFile, YankRelease};
-use operations::rights::{IndexPart, check_keeper, remover};
-use operations::{Done, Right, Sender, carry_out_long};
+use operations::rights::{IndexPart, remover};
+use operations::{Done, Sender, carry_out_long};
 use pypi::change::retention::{Removal, RetentionRule};
 use pypi::change::yank;
 use pypi::{ChangeError, ProjectName, ProjectStatus, StageName, StatusMarker};
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
+use super::error::ApiError;
 use super::names::{FilePath, Project};
 use super::project::readable;
-use super::refused::Refused;
 use super::reply;
 use super::write::optional_json_body;
 use crate::app::App;
@@ -38,7 +38,7 @@ pub(crate) async fn yank_release(
     project: &Project,
     version: &str,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let stage = ask.stage_name(stage)?;
     let about = IndexPart::Project(project.name.as_ref());
     remover::<YankRelease>(&ask.asked().await?, &stage, about)?;
@@ -55,7 +55,7 @@ pub(crate) async fn yank_file(
     stage: &str,
     path: &FilePath,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let stage = ask.stage_name(stage)?;
     remover::<YankFile>(&ask.asked().await?, &stage, IndexPart::File(path.place()))?;
     let shown = format!("{stage}/+f/{}", path.joined());
@@ -71,24 +71,24 @@ fn said(what: &str, is_yanked: bool) -> Response {
     reply::message(StatusCode::OK, &format!("{what} {verb}"))
 }
 
-fn normalized(project: &Project) -> Result<&ProjectName, Refused> {
-    project.name.as_ref().ok_or_else(|| Refused::not_found("project not found"))
+fn normalized(project: &Project) -> Result<&ProjectName, ApiError> {
+    project.name.as_ref().ok_or_else(|| ApiError::not_found("project not found"))
 }
 
 /// The members of a body, which may be missing; only the `known` ones. Each may be a parameter of the URL instead.
-async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, Refused> {
+async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Value>, ApiError> {
     let principal = ask.principal().await?;
-    let mut object = match optional_json_body(ask, &principal, body, BOUND)
-        .await?
-        .map(|it| it.value)
-    {
-        None => Map::new(),
-        Some(Value::Object(object)) => object,
-        Some(_) => return Err(Refused::bad_request("the body was expected to be a JSON object")),
-    };
+    let mut object =
+        match optional_json_body(ask, &principal, body, BOUND).await?.map(|it| it.value) {
+            None => Map::new(),
+            Some(Value::Object(object)) => object,
+            Some(_) => {
+                return Err(ApiError::bad_request("the body was expected to be a JSON object"));
+            }
+        };
     if let Some(key) = object.keys().find(|key| !known.contains(&key.as_str())) {
         let known = known.join(", ");
-        return Err(Refused::bad_request(format_args!(
+        return Err(ApiError::bad_request(format_args!(
             "'{key}' is not known here: expected are {known}"
         )));
     }
@@ -103,25 +103,25 @@ async fn members(ask: &Ask, body: Body, known: &[&str]) -> Result<Map<String, Va
             Some(value) if is_same(value) => {}
             Some(_) => {
                 let text = format!("'{key}' is in the URL and in the body, and not the same");
-                return Err(Refused::bad_request(text));
+                return Err(ApiError::bad_request(text));
             }
         }
     }
     Ok(object)
 }
 
-fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, Refused> {
+fn reason_in(object: &Map<String, Value>) -> Result<Option<String>, ApiError> {
     let reason = match object.get("reason") {
         None | Some(Value::Null) => return Ok(None),
         Some(Value::String(reason)) => reason,
-        Some(_) => return Err(Refused::bad_request("'reason' was expected to be a text")),
+        Some(_) => return Err(ApiError::bad_request("'reason' was expected to be a text")),
     };
-    yank::check_reason(reason).map_err(Refused::bad_request)?;
+    yank::check_reason(reason).map_err(ApiError::bad_request)?;
     Ok(Some(reason.clone()))
 }
 
 /// Why something is yanked; `None` if that is taken back.
-async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, Refused> {
+async fn reason(ask: &Ask, body: Body) -> Result<Option<String>, ApiError> {
     if ask.head.method == Method::DELETE {
         return Ok(None);
     }
@@ -135,7 +135,7 @@ pub(crate) async fn show_project_status(
     ask: &Ask,
     stage: &str,
     project: &Project,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let name = normalized(project)?;
     let order = readable(ask, stage, true, IndexPart::Project(Some(name))).await?;
     let found = order.stages().first().and_then(|stage| stage.project(name.as_str()));
@@ -149,7 +149,7 @@ pub(crate) async fn change_project_status(
     stage: &str,
     project: &Project,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let name = normalized(project)?;
     let (stage, about) = (ask.stage_name(stage)?, IndexPart::Project(Some(name)));
     remover::<SetProjectStatus>(&ask.asked().await?, &stage, about)?;
@@ -165,10 +165,10 @@ pub(crate) async fn change_project_status(
     Ok(result)
 }
 
-fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, Refused> {
+fn status_in(object: &Map<String, Value>) -> Result<ProjectStatus, ApiError> {
     let marker = object.get("status").and_then(Value::as_str).and_then(StatusMarker::parse);
     let expected = "'status' was expected to be active, archived, quarantined or deprecated";
-    let marker = marker.ok_or_else(|| Refused::bad_request(expected))?;
+    let marker = marker.ok_or_else(|| ApiError::bad_request(expected))?;
     Ok(ProjectStatus { marker, reason: reason_in(object)?.map(Into::into) })
 }
 
@@ -186,9 +186,9 @@ pub(crate) async fn apply_retention(
     ask: &Ask,
     stage: &str,
     body: Body,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let stage = ask.stage_name(stage)?;
-    check_keeper(&ask.asked().await?, &stage, Right::Remove(RemoveOldVersions::PURPOSE))?;
+    RemoveOldVersions::admit(&ask.asked().await?, &stage)?;
     let object = members(ask, body, &["versions", "days"]).await?;
     let own = match object.is_empty() {
         true => None,
@@ -228,7 +228,7 @@ pub(crate) async fn remove_old_versions(
     stage: StageName,
     rule: Option<RetentionRule>,
     is_dry: bool,
-) -> Result<Done<(RetentionRule, Vec<Removal>)>, Refused> {
+) -> Result<Done<(RetentionRule, Vec<Removal>)>, ApiError> {
     let stored = app.stored()?;
     let days = rule.or_else(|| Some(RetentionRule::of(stored.index.stage(stage.as_str())?)));
     if days.is_some_and(|rule| rule.days.is_some()) && !is_dry {
@@ -241,7 +241,7 @@ pub(crate) async fn remove_old_versions(
     Ok(carry_out_long(&mut app.keeper(), sender, &removing).await?)
 }
 
-fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused> {
+fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, ApiError> {
     let value = match object.get(key) {
         None | Some(Value::Null) => return Ok(None),
         Some(value) => value,
@@ -251,7 +251,9 @@ fn number(object: &Map<String, Value>, key: &str) -> Result<Option<u32>, Refused
         value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
     };
     let wrong = || {
-        Refused::bad_request(format_args!("'{key}' was expected to be a whole number, not {value}"))
+        ApiError::bad_request(format_args!(
+            "'{key}' was expected to be a whole number, not {value}"
+        ))
     };
     number.map(Some).ok_or_else(wrong)
 }

@@ -39,7 +39,7 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'}');
 
 /// A write that is kept and visible.
-pub(crate) struct Written {
+pub(crate) struct AcceptedWrite {
     pub(crate) name: ArticleName,
     pub(crate) facts: Arc<RevisionFacts>,
     pub(crate) serial: Serial,
@@ -50,13 +50,13 @@ pub(crate) struct Written {
 /// A write that is not.
 pub(crate) enum FailedWrite {
     /// By the rules of articles.
-    Refused(Box<Refused>),
+    Refused(Box<RefusedWrite>),
     /// Otherwise.
     Failed(HttpError),
 }
 
 /// A write that the rules of articles forbid, and what its writer gets to know.
-pub(crate) struct Refused {
+pub(crate) struct RefusedWrite {
     pub(crate) error: WriteError,
     /// Both changes in one text.
     pub(crate) merge: Option<Merge>,
@@ -78,7 +78,7 @@ pub(super) fn written(
     writer: &Principal,
     name: &ArticleName,
     done: &Done<articles::WrittenRevision>,
-) -> Result<Written, FailedWrite> {
+) -> Result<AcceptedWrite, FailedWrite> {
     let articles::WrittenRevision { name: now, revision, .. } = &done.outcome;
     let is_renamed = now != name;
     let (may_read, shows_names) = match is_renamed {
@@ -90,11 +90,11 @@ pub(super) fn written(
     let facts = stored.articles.revision_written_as(now, *revision).cloned();
     let lost = || HttpError::internal("the write is kept, but cannot be shown");
     let (name, facts, serial) = (now.clone(), facts.ok_or_else(lost)?, done.seen);
-    Ok(Written { name, facts, serial, may_read, shows_names })
+    Ok(AcceptedWrite { name, facts, serial, may_read, shows_names })
 }
 
 /// The answer to a write.
-pub(crate) fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response, HttpError> {
+pub(crate) fn answered(outcome: Result<AcceptedWrite, FailedWrite>) -> Result<Response, HttpError> {
     match outcome {
         Ok(written) => Ok(written.into_response()),
         Err(FailedWrite::Refused(refused)) => Ok(refused.into_response()),
@@ -102,7 +102,7 @@ pub(crate) fn answered(outcome: Result<Written, FailedWrite>) -> Result<Response
     }
 }
 
-impl Written {
+impl AcceptedWrite {
     /// The new revision, as its writer may see it.
     pub(crate) fn rendered(&self) -> Bytes {
         match self.may_read {
@@ -112,10 +112,10 @@ impl Written {
     }
 }
 
-impl IntoResponse for Written {
+impl IntoResponse for AcceptedWrite {
     fn into_response(self) -> Response {
         let body = self.rendered();
-        let Written { name, facts, serial, may_read, .. } = self;
+        let AcceptedWrite { name, facts, serial, may_read, .. } = self;
         let status = if facts.is_deleted() { StatusCode::OK } else { StatusCode::CREATED };
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
@@ -146,7 +146,7 @@ fn refused(
     may_read: bool,
 ) -> FailedWrite {
     let (serial, shows_names) = (stored.serial, app.articles.is_open);
-    FailedWrite::Refused(Box::new(Refused { error, merge, serial, may_read, shows_names }))
+    FailedWrite::Refused(Box::new(RefusedWrite { error, merge, serial, may_read, shows_names }))
 }
 
 /// Refuses a write whose text is at hand: if the writer may read the article, the answer compares it with the latest text.
@@ -165,7 +165,7 @@ pub(super) async fn overtaken(
     refused(app, error, merge, stored, may_read)
 }
 
-impl Refused {
+impl RefusedWrite {
     /// The text of the refusal for this writer.
     pub(crate) fn detail(&self) -> String {
         if self.may_read { self.error.to_string() } else { self.error.blind() }
@@ -196,7 +196,7 @@ impl Refused {
 
     /// The refusal with what it says for programs. Writers who may not read learn only the version to start from.
     pub(crate) fn to_error(&self) -> HttpError {
-        let Refused { error, merge, may_read, shows_names, .. } = self;
+        let RefusedWrite { error, merge, may_read, shows_names, .. } = self;
         let mut members = render::refusal(error, merge.as_ref(), &|_| *shows_names);
         if !may_read {
             members.retain(|name, _| !matches!(name.as_str(), "latest" | "same_content" | "merge"));
@@ -205,7 +205,7 @@ impl Refused {
     }
 
     fn into_response(self) -> Response {
-        let Refused { error, serial, may_read, .. } = &self;
+        let RefusedWrite { error, serial, may_read, .. } = &self;
         let mut response = self.to_error().into_response();
         let headers = response.headers_mut();
         if let Some(stale) = error.stale()

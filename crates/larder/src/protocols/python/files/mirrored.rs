@@ -19,9 +19,9 @@ use crate::front::conditional::{
 };
 use crate::front::error::HttpError;
 use crate::protocols::python::ask::Ask;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::names::FilePath;
 use crate::protocols::python::policy::{self, ServedFile};
-use crate::protocols::python::refused::Refused;
 use crate::protocols::python::reply;
 use crate::protocols::python::rights::{IndexPart, admit, admit_to_file};
 use crate::protocols::python::simple::mirrored::{failed, mirrors_of_one_project};
@@ -37,7 +37,7 @@ pub(crate) async fn find(
     stage: &str,
     path: &FilePath,
     place: Option<MirrorPath<'_>>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ApiError> {
     let Some(stage) = ask.stored.index.stage(stage) else { return Ok(none(ask)) };
     admit_to_file(ask, stage, IndexPart::File(path.place())).await?;
     match place {
@@ -52,7 +52,7 @@ pub(crate) async fn for_follower(
     mirror: &Stage,
     place: MirrorPath<'_>,
 ) -> Result<Response, HttpError> {
-    given(ask, mirror, &Wished::At(place), false).await
+    given(ask, mirror, &RequestedFile::At(place), false).await
 }
 
 /// Answers for a place, if the sender may read the stage.
@@ -79,7 +79,7 @@ pub(super) async fn answered(
         }
         return trouble.map_or_else(|| Ok(none(ask)), Err);
     }
-    given_and_counted(ask, stage, &Wished::At(place), stage.config().is_public()).await
+    given_and_counted(ask, stage, &RequestedFile::At(place), stage.config().is_public()).await
 }
 
 fn none(ask: &Ask) -> Response {
@@ -151,29 +151,31 @@ struct JudgedFile {
 }
 
 /// The file to send.
-enum Wished<'path> {
+enum RequestedFile<'path> {
     /// Upstream's file at this place.
     At(MirrorPath<'path>),
     /// This judged file.
     Judged(JudgedFile),
 }
 
-impl From<JudgedFile> for Wished<'_> {
+impl From<JudgedFile> for RequestedFile<'_> {
     fn from(file: JudgedFile) -> Self {
-        Wished::Judged(file)
+        RequestedFile::Judged(file)
     }
 }
 
-impl Wished<'_> {
+impl RequestedFile<'_> {
     /// The release that it is a file of; `None` for its metadata. Where only the name is known, it is the likeliest one.
     fn release(&self) -> Option<(ProjectName, Version)> {
         let (project, filename) = match self {
-            Wished::At(place) if place.is_of_metadata() => return None,
-            Wished::Judged(JudgedFile { is_metadata: true, .. }) => return None,
-            Wished::At(place) => {
+            RequestedFile::At(place) if place.is_of_metadata() => return None,
+            RequestedFile::Judged(JudgedFile { is_metadata: true, .. }) => return None,
+            RequestedFile::At(place) => {
                 (projects_of(place.filename()).into_iter().next()?, place.filename())
             }
-            Wished::Judged(JudgedFile { project, file, .. }) => (project.clone(), &*file.filename),
+            RequestedFile::Judged(JudgedFile { project, file, .. }) => {
+                (project.clone(), &*file.filename)
+            }
         };
         let version = Filename::of_upstream(filename).ok()?.split(Some(&project))?.version?;
         Some((project, version))
@@ -217,7 +219,7 @@ async fn listed(
 async fn given_and_counted(
     ask: &Ask,
     stage: &Stage,
-    wished: &Wished<'_>,
+    wished: &RequestedFile<'_>,
     is_public: bool,
 ) -> Result<Response, HttpError> {
     let response = given(ask, stage, wished, is_public).await?;
@@ -231,7 +233,7 @@ async fn given_and_counted(
 async fn given(
     ask: &Ask,
     stage: &Stage,
-    wished: &Wished<'_>,
+    wished: &RequestedFile<'_>,
     is_public: bool,
 ) -> Result<Response, HttpError> {
     let mirrors = &ask.app.python.mirrors;
@@ -240,8 +242,10 @@ async fn given(
     let is_head = ask.head.method == Method::HEAD;
     let failed = |trouble: UpstreamError| failed(name, &trouble);
     let (answer, filename) = match wished {
-        Wished::At(place) => (mirrors.file(&mirror, *place, is_head).await, place.filename()),
-        Wished::Judged(JudgedFile { project, file, is_metadata }) => {
+        RequestedFile::At(place) => {
+            (mirrors.file(&mirror, *place, is_head).await, place.filename())
+        }
+        RequestedFile::Judged(JudgedFile { project, file, is_metadata }) => {
             let answer = mirrors.listed_file(&mirror, project, file, *is_metadata, is_head);
             let answer = answer.await;
             (answer, &*file.filename)

@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 use super::PushOutcome;
 use crate::app::App;
 use crate::front::error::HttpError;
-use crate::protocols::python::refused::Refused;
+use crate::protocols::python::error::ApiError;
 
 /// Largest provenance that is read: attestations and their envelope.
 const PROVENANCE_BYTES_MAX: u64 = 1 << 20;
@@ -117,7 +117,7 @@ pub(super) async fn release(
     release: &Release<'_>,
     target: &Target<'_>,
     register_project: bool,
-) -> Result<PushOutcome, Refused> {
+) -> Result<PushOutcome, ApiError> {
     let mut log = Vec::new();
     let is_whole = release.push(app, basis, target, register_project, &mut log).await;
     Ok(PushOutcome::Elsewhere { is_whole, log })
@@ -141,7 +141,7 @@ impl<'stage> Release<'stage> {
         source: &PushSource<'stage>,
         order: &'stage PushOrder,
         all: Vec<&'stage ReleaseFile>,
-    ) -> Result<Release<'stage>, Refused> {
+    ) -> Result<Release<'stage>, ApiError> {
         let (name, version, stage) = (order.name.as_str(), order.version.as_str(), source.stage);
         let of = |role| all.iter().copied().filter(|file| file.role() == role).collect();
         let (files, docs) = (of(FileRole::Release), of(FileRole::Docs));
@@ -316,10 +316,10 @@ impl<'order> Target<'order> {
         url: &str,
         username: &'order str,
         password: &'order str,
-    ) -> Result<Target<'order>, Refused> {
+    ) -> Result<Target<'order>, ApiError> {
         let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| {
-            Refused::bad_request("posturl was expected to be an http or https URL")
+            ApiError::bad_request("posturl was expected to be an http or https URL")
         })?;
         let client = net::build_client(|| egress.client().connect_timeout(CONNECT_TIMEOUT));
         let client = client.map_err(|error| {

@@ -26,7 +26,7 @@ use super::PushOutcome;
 use crate::app::App;
 use crate::front::auth;
 use crate::front::error::HttpError;
-use crate::protocols::python::refused::Refused;
+use crate::protocols::python::error::ApiError;
 use crate::protocols::python::simple::mirrored::failed;
 
 /// Most files of a pushed release.
@@ -42,9 +42,9 @@ pub(super) async fn push(
     source: &Arc<Stage>,
     order: &PushOrder,
     content: PushContent,
-) -> Result<PushOutcome, Refused> {
+) -> Result<PushOutcome, ApiError> {
     let stage = source.name();
-    let target = match order.target.clone().map_err(Refused::bad_request)? {
+    let target = match order.target.clone().map_err(ApiError::bad_request)? {
         PushTarget::Stage(target) => target,
         PushTarget::External { .. } => return Err(ChangeError::Mirror(stage.clone()).into()),
     };
@@ -81,7 +81,7 @@ pub(super) async fn push(
         return Err(ChangeError::NoFilesToPush { project, version }.into());
     }
     if files.len() > FILES_MAX {
-        return Err(Refused::bad_request(format_args!(
+        return Err(ApiError::bad_request(format_args!(
             "the release has {} files; at most {FILES_MAX} can be pushed",
             files.len()
         )));
@@ -94,7 +94,7 @@ pub(super) async fn push(
         ("name".to_owned(), json!(order.name)),
         ("version".to_owned(), json!(order.version)),
     ]);
-    let said = Metadata::from_json(&said).map_err(Refused::bad_request)?;
+    let said = Metadata::from_json(&said).map_err(ApiError::bad_request)?;
     let mut metadata = Metadata::default().with_empty_fields();
     let mut approved = Vec::with_capacity(files.len());
     for &file in &files {
@@ -106,7 +106,7 @@ pub(super) async fn push(
     }
     // However a file spells it.
     metadata.merge(said);
-    let metadata = release_metadata::blob(&metadata).map_err(Refused::bad_request)?;
+    let metadata = release_metadata::blob(&metadata).map_err(ApiError::bad_request)?;
     let metadata = put(app, metadata).await?;
     let (project, page, files) = (project.clone(), page.clone(), approved);
     let approving = ApproveRelease { order, project, metadata, page, files };
@@ -121,7 +121,7 @@ async fn fetched(
     version: &Version,
     file: &UpstreamFile,
     said: &Metadata,
-) -> Result<(ApprovedFile, Option<Metadata>), Refused> {
+) -> Result<(ApprovedFile, Option<Metadata>), ApiError> {
     let config = &app.config.python;
     let name = &*file.filename;
     let filename = match Filename::of_upload(name, project.as_str(), version) {
@@ -173,7 +173,7 @@ async fn spooled(
     mirror: &Arc<Mirror>,
     project: &ProjectName,
     file: &UpstreamFile,
-) -> Result<SpooledBlob, Refused> {
+) -> Result<SpooledBlob, ApiError> {
     let bytes_max = app.config.python.file_bytes_max;
     let stage = &mirror.stage;
     let answer = app.python.mirrors.fetched_file(mirror, project, file).await;
@@ -222,8 +222,8 @@ async fn put(app: &App, bytes: Bytes) -> Result<Digest, HttpError> {
 }
 
 /// A file that no upload could add.
-fn unfit(filename: &str, error: &dyn std::fmt::Display) -> Refused {
-    Refused::bad_request(format_args!("{filename} cannot be pushed: {error}"))
+fn unfit(filename: &str, error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::bad_request(format_args!("{filename} cannot be pushed: {error}"))
 }
 
 fn unwritable(error: BlobError) -> HttpError {

@@ -39,7 +39,7 @@ const WARNING_OFFLINE: HeaderValue =
 const X_PYPI_LAST_SERIAL: HeaderName = HeaderName::from_static("x-pypi-last-serial");
 
 /// A mirror, and what is known of it.
-pub(crate) type Heard<'stage> = (&'stage Arc<Stage>, Arc<CachedPage>);
+pub(crate) type MirrorPage<'stage> = (&'stage Arc<Stage>, Arc<CachedPage>);
 
 /// The error of a mirror whose upstream has never told.
 pub(crate) fn failed(stage: &str, trouble: &UpstreamError) -> HttpError {
@@ -103,7 +103,7 @@ pub(super) async fn page(
         "" => order.list_stamp(),
         project => order.project_stamp(project),
     };
-    let of = |heard: &[Heard<'_>]| heard.iter().map(|(_, known)| known.version).collect();
+    let of = |heard: &[MirrorPage<'_>]| heard.iter().map(|(_, known)| known.version).collect();
     let mut versions: Vec<u64> =
         told.as_ref().map_or_else(|| of(&lists), |(_, told)| told.versions.clone());
     let mirrors = &ask.app.python.mirrors;
@@ -199,7 +199,7 @@ fn rendered(
     order: &ResolutionOrder<'_>,
     project: Option<&ProjectName>,
     form: PageForm,
-    heard: &[Heard<'_>],
+    heard: &[MirrorPage<'_>],
     blocked: &[&StageName],
     links: Links<'_>,
 ) -> Option<RenderedPage> {
@@ -231,10 +231,15 @@ pub(crate) async fn project_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
     project: &ProjectName,
-) -> Result<Told<'order>, HttpError> {
+) -> Result<MirrorPages<'order>, HttpError> {
     let mirrors = &ask.app.python.mirrors;
-    let mut told =
-        Told { told: Vec::new(), versions: Vec::new(), files: 0, has_page: false, stale: None };
+    let mut told = MirrorPages {
+        told: Vec::new(),
+        versions: Vec::new(),
+        files: 0,
+        has_page: false,
+        stale: None,
+    };
     for stage in order.mirrors_of(project.as_str()).asked {
         let Some(mirror) = mirrors.of(stage) else { continue };
         let found = mirrors.project(&mirror, project, false).await;
@@ -253,7 +258,7 @@ pub(crate) async fn project_of<'order>(
 }
 
 /// What mirrors have told, while a request waits for its turn or for another mirror: pages of many files are let go.
-pub(crate) struct Told<'order> {
+pub(crate) struct MirrorPages<'order> {
     told: Vec<(&'order Arc<Stage>, PageHandle)>,
     /// The numbers of their contents: others for other contents.
     pub(crate) versions: Vec<u64>,
@@ -264,13 +269,13 @@ pub(crate) struct Told<'order> {
     pub(crate) stale: Option<StaleReason>,
 }
 
-impl<'order> Told<'order> {
+impl<'order> MirrorPages<'order> {
     /// What they know now, for a request that has its turn.
     async fn again(
         self,
         ask: &Ask,
         project: &ProjectName,
-    ) -> Result<Vec<Heard<'order>>, HttpError> {
+    ) -> Result<Vec<MirrorPage<'order>>, HttpError> {
         let mut heard = Vec::new();
         for (stage, kept) in self.told {
             let known = match ask.app.python.mirrors.of(stage) {
@@ -294,7 +299,7 @@ impl<'order> Told<'order> {
         self,
         ask: &Ask,
         project: &ProjectName,
-    ) -> Result<(Vec<Heard<'order>>, [Turn; 2]), HttpError> {
+    ) -> Result<(Vec<MirrorPage<'order>>, [Turn; 2]), HttpError> {
         let turn = ask.app.python.mirrors.turn_to_use(self.files).await;
         let turn = turn.map_err(|trouble| failed_with(trouble.to_string(), &trouble))?;
         Ok((self.again(ask, project).await?, turn))
@@ -306,7 +311,7 @@ impl<'order> Told<'order> {
         self,
         ask: &Ask,
         project: &ProjectName,
-    ) -> Result<(Vec<Heard<'order>>, Vec<Turn>, Turn), HttpError> {
+    ) -> Result<(Vec<MirrorPage<'order>>, Vec<Turn>, Turn), HttpError> {
         let entered = ask.app.python.mirrors.plans.enter(self.files).await;
         let (place, turn) = entered.map_err(|most| {
             let text = format!("{most} requests for projects of mirrors wait already");
@@ -330,7 +335,7 @@ fn is_asked(order: &ResolutionOrder<'_>, stage: &Stage) -> bool {
 pub(crate) fn keep_one_project(
     order: &ResolutionOrder<'_>,
     project: &ProjectName,
-    heard: &mut Vec<Heard<'_>>,
+    heard: &mut Vec<MirrorPage<'_>>,
 ) {
     let upstream = heard.iter();
     let upstream = upstream
@@ -369,7 +374,7 @@ pub(crate) async fn mirrors_of_one_project<'order>(
 async fn lists_of<'order>(
     ask: &Ask,
     order: &ResolutionOrder<'order>,
-) -> Result<(Vec<Heard<'order>>, Option<StaleReason>), HttpError> {
+) -> Result<(Vec<MirrorPage<'order>>, Option<StaleReason>), HttpError> {
     let mirrors = &ask.app.python.mirrors;
     let (mut heard, mut any_stale) = (Vec::new(), None);
     for stage in order.mirrors() {

@@ -1,4 +1,4 @@
-//! [`Asked`]: what a request to the main listener asks for, as the table, the configuration and the request itself say.
+//! [`RoutedRequest`]: what a request to the main listener asks for, as the table, the configuration and the request itself say.
 
 use article::Target;
 use axum::response::{IntoResponse, Response};
@@ -13,64 +13,64 @@ use crate::front::{cors, serial};
 use crate::protocols::{actions, articles, aur, python};
 use crate::routes::{Endpoint, Place, Route, Surface, Tree};
 
-/// The endpoint of a request, and the way to its answer.
-pub(super) struct Asked {
+/// The endpoint of a request, and what answers it.
+pub(super) struct RoutedRequest {
     pub(super) endpoint: Endpoint,
-    pub(super) way: Way,
+    pub(super) target: RouteTarget,
 }
 
-/// How a request is answered.
-pub(super) enum Way {
-    /// By the handler of its endpoint.
+/// What answers a request.
+pub(super) enum RouteTarget {
+    /// The handler of its endpoint.
     Handler(Route),
-    /// By the Python index, which finds the endpoint by itself.
+    /// The Python index, which finds the endpoint by itself.
     Python,
-    /// By no handler: this is the answer.
-    Nowhere(Response),
+    /// No handler: this is the answer.
+    Answer(Response),
 }
 
-impl Asked {
+impl RoutedRequest {
     /// What a request asks for.
-    pub(super) fn of(app: &App, head: &Parts) -> Asked {
+    pub(super) fn of(app: &App, head: &Parts) -> RoutedRequest {
         let (method, path) = (&head.method, head.uri.path());
         if path == "*" {
-            return Asked::nowhere(Endpoint::FindNothing, about_server(method));
+            return RoutedRequest::answered(Endpoint::FindNothing, about_server(method));
         }
         let Some(mut route) = route(app, path) else {
             return match without_slash(app, path) {
                 // A browser follows no redirect of a preflight.
                 Some(found) if *method == Method::OPTIONS => {
-                    Asked::nowhere(found.first(), Ok(options(found)))
+                    RoutedRequest::answered(found.first(), Ok(options(found)))
                 }
                 Some(found) => {
                     let path = path.trim_end_matches('/');
                     let answer = aur::redirect(path, head.uri.query());
-                    Asked::nowhere(found.first(), Ok(answer))
+                    RoutedRequest::answered(found.first(), Ok(answer))
                 }
-                None => Asked::elsewhere(app, head),
+                None => RoutedRequest::elsewhere(app, head),
             };
         };
         let first = route.place.first();
         if first.surface() == Surface::Aur && !app.aur.is_on() {
-            return Asked::nowhere(first, Ok(aur::is_off(app)));
+            return RoutedRequest::answered(first, Ok(aur::is_off(app)));
         }
         if first == Endpoint::ReadArticle {
             match place_of_article(head) {
                 Ok(place) => route.place = place,
-                Err(error) => return Asked::nowhere(first, Err(error)),
+                Err(error) => return RoutedRequest::answered(first, Err(error)),
             }
         }
         let place = route.place;
         let Some(endpoint) = place.endpoint(method) else {
             // An upload that lacks the index in its URL is told so.
             if path == "/" && method == Method::POST && app.config.python.enabled {
-                return Asked::elsewhere(app, head);
+                return RoutedRequest::elsewhere(app, head);
             }
             let answer = match *method {
                 Method::OPTIONS => Ok(options(place)),
                 _ => Err(HttpError::method_not_allowed(method, path, place.allow())),
             };
-            return Asked::nowhere(place.first(), answer);
+            return RoutedRequest::answered(place.first(), answer);
         };
         // A page reads what is wrong only if its preflight is answered.
         let says_more =
@@ -78,34 +78,35 @@ impl Asked {
                 && cors::announced_method(head).is_none();
         match endpoint {
             _ if method == Method::OPTIONS && !says_more => {
-                Asked::nowhere(endpoint, Ok(options(place)))
+                RoutedRequest::answered(endpoint, Ok(options(place)))
             }
-            Endpoint::ShowHome if actions::endpoint::is_in_query(app, head) => {
-                Asked { endpoint: Endpoint::RunActions, way: Way::Handler(route) }
-            }
+            Endpoint::ShowHome if actions::endpoint::is_in_query(app, head) => RoutedRequest {
+                endpoint: Endpoint::RunActions,
+                target: RouteTarget::Handler(route),
+            },
             Endpoint::ShowHome if python::wants_users(app, &head.headers) => {
-                Asked::elsewhere(app, head)
+                RoutedRequest::elsewhere(app, head)
             }
-            _ => Asked { endpoint, way: Way::Handler(route) },
+            _ => RoutedRequest { endpoint, target: RouteTarget::Handler(route) },
         }
     }
 
     /// Paths that are not in the main tree are of the Python index, if it is served.
-    fn elsewhere(app: &App, head: &Parts) -> Asked {
+    fn elsewhere(app: &App, head: &Parts) -> RoutedRequest {
         if app.config.python.enabled {
-            return Asked { endpoint: Endpoint::FindNoRoute, way: Way::Python };
+            return RoutedRequest { endpoint: Endpoint::FindNoRoute, target: RouteTarget::Python };
         }
-        Asked::nowhere(Endpoint::FindNothing, Err(HttpError::nothing_at(head.uri.path())))
+        RoutedRequest::answered(Endpoint::FindNothing, Err(HttpError::nothing_at(head.uri.path())))
     }
 
-    fn nowhere(endpoint: Endpoint, answer: Result<Response, HttpError>) -> Asked {
+    fn answered(endpoint: Endpoint, answer: Result<Response, HttpError>) -> RoutedRequest {
         let answer = answer.unwrap_or_else(HttpError::into_response);
-        Asked { endpoint, way: Way::Nowhere(answer) }
+        RoutedRequest { endpoint, target: RouteTarget::Answer(answer) }
     }
 
     /// Whether the answer waits for the state that the client has seen. The Python index waits by itself.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.way, Way::Handler(_)) && serial::is_awaited_by(self.endpoint)
+        matches!(self.target, RouteTarget::Handler(_)) && serial::is_awaited_by(self.endpoint)
     }
 }
 
