@@ -159,8 +159,9 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, reason: &str) {
-        let error = AttachmentName::parse(text).expect_err(text).to_string();
-        assert!(error.contains(reason), "{text:?}: {error}");
+        let AttachmentNameError { reason: found, .. } =
+            AttachmentName::parse(text).expect_err(text);
+        assert_eq!(found, reason, "{text:?}");
     }
 
     #[test]
@@ -170,22 +171,25 @@ mod tests {
         }
         let composed = AttachmentName::parse("e\u{301}.png").expect("a name");
         assert_eq!(composed.as_str(), "é.png");
-        refused("", "empty");
-        refused(&"x".repeat(256), "256 bytes");
-        refused(&"x".repeat(9_999), "9999 bytes");
-        refused("a/b", "slash");
-        refused("../x", "slash");
-        refused("..", "dot");
-        refused(".htaccess", "dot");
-        refused("a\\b", "U+005C");
-        refused("a\0b", "U+0000");
-        refused("a\nb", "U+000A");
-        refused("cod\u{202e}gnp.exe", "direction");
-        refused("a\u{200b}.png", "invisible");
-        refused("a%2fb", "`%2f`");
-        refused(" a", "space");
-        refused("a ", "space");
-        refused("\u{301}a", "combining");
+        refused("", "it is empty");
+        refused(&"x".repeat(256), "it has 256 bytes, at most 255 were expected");
+        refused(&"x".repeat(9_999), "it has 9999 bytes, at most 255 were expected");
+        refused("a/b", "it contains a slash");
+        refused("../x", "it contains a slash");
+        refused("..", "it begins with a dot, as names of hidden files do");
+        refused(".htaccess", "it begins with a dot, as names of hidden files do");
+        refused("a\\b", "it contains a backslash, which some systems take for a slash, U+005C");
+        refused("a\0b", "it contains a control character, U+0000");
+        refused("a\nb", "it contains a control character, U+000A");
+        refused(
+            "cod\u{202e}gnp.exe",
+            "it contains a mark that changes the direction of text, U+202E",
+        );
+        refused("a\u{200b}.png", "it contains an invisible character, U+200B");
+        refused("a%2fb", "`%2f` in it is a percent-escape, so the name was encoded twice");
+        refused(" a", "it begins or ends with a space");
+        refused("a ", "it begins or ends with a space");
+        refused("\u{301}a", "it begins with a combining mark");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use pypi::lock::{Lock, LockedRelease};
 use reqwest::{Client, Url};
 use serde_json::Value;
 use state::maintenance::Progress;
+use state::text::counted;
 
 use super::remote::TOKEN_USER;
 use super::{Exit, note, print, runtime};
@@ -77,10 +78,8 @@ impl Command {
         let text = format!("files: {}, bytes: {}\n", fetched.files, fetched.bytes);
         print(&text, out)?;
         if fetched.uncompared > 0 {
-            let count = fetched.uncompared;
-            note(&format!(
-                "{count} files were not compared: no lock and no page names a digest of them"
-            ));
+            let files = counted(fetched.uncompared, "file");
+            note(&format!("not compared, as no lock and no page names a digest: {files}"));
         }
         match problems.is_empty() {
             true => Ok(()),

@@ -168,15 +168,26 @@ mod tests {
         note.write(place).expect("written");
         assert_eq!(FollowerNote::read(place).expect("one"), Some(note));
         let refusal = FollowerNote::refuse(place).expect_err("a copy").to_string();
-        assert!(refusal.contains("https://primary.example.org"), "{refusal}");
-        assert!(refusal.contains("larder promote"), "{refusal}");
+        assert_eq!(
+            refusal,
+            format!(
+                "`{}` holds a copy of https://primary.example.org, which nothing but its primary changes. Ask the primary, or make this copy the primary with `larder promote`; `larder serve --follow https://primary.example.org` goes on following",
+                place.display()
+            )
+        );
         FollowerNote::refuse_part(place, "be anything").expect("everything");
         let note = FollowerNote::new("https://primary.example.org", "0123456789", 7);
         let note = note.of_part(Some(PartialCopy { has_open_articles: false }));
         note.write(place).expect("written");
         assert_eq!(FollowerNote::read(place).expect("one"), Some(note));
         let refusal = FollowerNote::refuse(place).expect_err("a copy").to_string();
-        assert!(refusal.contains("no whole store") && !refusal.contains("promote"), "{refusal}");
+        assert_eq!(
+            refusal,
+            format!(
+                "`{}` holds a copy of what one token of https://primary.example.org may read, without users and secrets: it is no whole store, and cannot be served by itself or changed. Ask the primary, or a follower with a token of an administrator; `larder serve --follow https://primary.example.org` goes on following",
+                place.display()
+            )
+        );
         FollowerNote::remove(place).expect("removed");
         FollowerNote::refuse(place).expect("no copy");
         std::fs::write(place.join(FILE_NAME), "{}").expect("a file");

@@ -300,6 +300,11 @@ mod tests {
         let size = text_of(&manifest, u64::MAX).expect("text").len() as u64;
         assert!(text_of(&manifest, size).is_ok());
         let error = text_of(&manifest, size - 1).expect_err("too large").to_string();
-        assert!(error.contains("--prefix"), "{error}");
+        let expected = format!(
+            "`larder-articles.json` would have {size} bytes, and an import reads at most {}: export the articles in parts, \
+             each with a `--prefix`. The folder is marked as unfinished",
+            size - 1
+        );
+        assert_eq!(error, expected);
     }
 }

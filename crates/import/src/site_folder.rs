@@ -396,9 +396,13 @@ mod tests {
             (names().len(), fs::read(place.join("a/b.html")).expect("a file")),
             (1, b"x".to_vec())
         );
-        let error = SiteFolder::begin(&place, false).expect_err("has something in it").to_string();
-        assert!(error.ends_with("is not empty: a new or an empty folder was expected"), "{error}");
-        let error = SiteFolder::begin(&place.join("a/b.html"), false).expect_err("a file");
-        assert!(error.to_string().contains("cannot be read"), "{error}");
+        for (at, expected) in [
+            ("", "`PLACE` is not empty: a new or an empty folder was expected"),
+            ("/a/b.html", "`PLACE` cannot be read: Not a directory (os error 20)"),
+        ] {
+            let place = format!("{}{at}", place.display());
+            let error = SiteFolder::begin(Path::new(&place), false).expect_err("it is there");
+            assert_eq!(format!("{error:#}").replace(&place, "PLACE"), expected);
+        }
     }
 }

@@ -374,7 +374,7 @@ mod tests {
             let found = place_of_keys(&document, "https://ci.example", &hosts);
             match (found, expected) {
                 (Ok(url), Ok(expected)) => assert_eq!(url.as_str(), expected),
-                (Err(error), Err(reason)) => assert!(error.to_string().contains(reason), "{error}"),
+                (Err(error), Err(reason)) => assert_eq!(error.to_string(), reason),
                 (found, _) => panic!("{found:?}"),
             }
         };
@@ -382,17 +382,22 @@ mod tests {
         check(keys("https://ci.example/keys"), Ok("https://ci.example/keys"));
         check(keys("https://ci.example:443/keys"), Ok("https://ci.example/keys"));
         check(keys("https://keys.example/keys"), Ok("https://keys.example/keys"));
-        check(keys("https://keys.example:8443/keys"), Err("another host"));
-        check(keys("http://keys.example/keys"), Err("another host"));
-        check(keys("https://other.example/keys"), Err("another host"));
-        check(keys("https://ci.example:8443/keys"), Err("another host"));
-        check(keys("http://ci.example/keys"), Err("another host"));
-        check(keys("https://user@ci.example/keys"), Err("another host"));
-        check(keys("file:///etc/passwd"), Err("another host"));
-        check(keys("keys"), Err("no URL"));
-        check(json!({"issuer": "https://ci.example"}), Err("no URL"));
+        let check_elsewhere = |url: &str| {
+            let place = format!("its keys are at another host (`{url}`)");
+            let advice = "name that URL in the configuration, after the issuer's";
+            check(keys(url), Err(&format!("{place}: {advice}")));
+        };
+        check_elsewhere("https://keys.example:8443/keys");
+        check_elsewhere("http://keys.example/keys");
+        check_elsewhere("https://other.example/keys");
+        check_elsewhere("https://ci.example:8443/keys");
+        check_elsewhere("http://ci.example/keys");
+        check_elsewhere("https://user@ci.example/keys");
+        check_elsewhere("file:///etc/passwd");
+        check(keys("keys"), Err("its `jwks_uri` is no URL: `keys`"));
+        check(json!({"issuer": "https://ci.example"}), Err("its `jwks_uri` is no URL: ``"));
         let other = json!({"issuer": "https://ci.example/", "jwks_uri": "https://ci.example/keys"});
-        check(other, Err("of the issuer"));
+        check(other, Err("its discovery document is of the issuer `https://ci.example/`"));
     }
 
     const X: &str = "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4";

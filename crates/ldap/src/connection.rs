@@ -25,7 +25,7 @@ const REFERRALS_MAX: usize = 1_000;
 /// Why a directory gave no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    #[error("it did not answer within {} seconds", .0.as_secs())]
+    #[error("it did not answer within {} s", .0.as_secs())]
     Silent(Duration),
     #[error("{0}")]
     Connection(#[from] io::Error),
@@ -270,7 +270,7 @@ mod tests {
             "the answer is malformed"
         );
         assert_eq!(bound(vec![0x30, 0x80]).await, "the answer is malformed");
-        assert_eq!(bound(vec![0x30]).await, "it did not answer within 1 seconds");
+        assert_eq!(bound(vec![0x30]).await, "it did not answer within 1 s");
         // So deep that recursion would end the process.
         let nested = (0..10_000).fold(Vec::new(), |inner, _| element(SEQUENCE, &[&inner]));
         assert_eq!(bound(nested).await, "the answer is malformed");

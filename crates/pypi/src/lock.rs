@@ -489,17 +489,23 @@ mod tests {
         );
         check("", &[], 0);
         for (text, says) in [
-            ("foo==1\nbar>=2\n", "line 2: `bar>=2` names no one version"),
-            ("foo==1.*", "line 1: `foo==1.*` names no one version"),
-            ("-r other.txt", "line 1: `-r` names another file"),
-            ("foo==a/b", "line 1: foo"),
+            (
+                "foo==1\nbar>=2\n",
+                "line 2: `bar>=2` names no one version; `name==version` was expected, as `uv export` and `pip freeze` write it",
+            ),
+            (
+                "foo==1.*",
+                "line 1: `foo==1.*` names no one version; `name==version` was expected, as `uv export` and `pip freeze` write it",
+            ),
+            ("-r other.txt", "line 1: `-r` names another file; give that one, too"),
+            ("foo==a/b", r#"line 1: foo: "a/b" is not a version: a slash cannot be in one"#),
             (
                 "foo==1 --hash=blake3:00",
-                "line 1: the hash `blake3:00` cannot be compared; one of sha256",
+                "line 1: the hash `blake3:00` cannot be compared; one of sha256, sha384, sha512, md5 was expected",
             ),
         ] {
             let error = Lock::parse(text).expect_err(text);
-            assert!(error.contains(says), "{error}");
+            assert_eq!(error, says);
         }
     }
 
@@ -573,7 +579,10 @@ mod tests {
             [toml.repeat(3), "a==1\n".repeat(3), "a==1 --hash=md5:1 --hash=md5:2\n".repeat(2)]
         {
             let error = named(&text).expect_err(&text);
-            assert!(error.contains("more than 2 releases, or more than 3 files"), "{error}");
+            assert_eq!(
+                error,
+                "it names more than 2 releases, or more than 3 files, the most that were expected"
+            );
         }
         // However many dots, lines and lists a lock has, it is known before it is parsed.
         for (text, tables) in

@@ -282,7 +282,8 @@ mod tests {
         let password = Password::new("correct-horse").expect("a password");
         let path = directory.path().join(PASSWORD_FILE);
         let told = hand_over(&config, &password, true).expect("it is told");
-        assert!(told.contains("correct-horse") && !path.exists(), "{told}");
+        assert_eq!(told, "with the password correct-horse (shown only now)");
+        assert!(!path.exists());
         // Whatever is there: a file that others may read, or a link out.
         let elsewhere = directory.path().join("elsewhere");
         for prepare in [
@@ -298,8 +299,9 @@ mod tests {
         ] {
             prepare(&path, &elsewhere);
             let told = hand_over(&config, &password, false).expect("it is written");
-            assert!(told.contains(&path.display().to_string()), "{told}");
-            assert!(!told.contains("correct-horse"), "{told}");
+            let expected =
+                format!("with the password in `{}`, for you to read and to remove", path.display());
+            assert_eq!(told, expected);
             assert_eq!(fs::read_to_string(&path).expect("a file"), "correct-horse");
             let facts = fs::symlink_metadata(&path).expect("a file");
             assert_eq!((facts.is_file(), facts.permissions().mode() & 0o777), (true, 0o600));
@@ -307,6 +309,10 @@ mod tests {
         assert!(!elsewhere.exists());
         let gone = Config { data_dir: directory.path().join("gone"), ..config };
         let failure = hand_over(&gone, &password, false).expect_err("nowhere to write");
-        assert!(format!("{failure:#}").contains("larder user password root"), "{failure:#}");
+        let expected = format!(
+            "made the user `root`, but cannot write its password to `{}`; `larder user password root` sets another",
+            gone.data_dir.join(PASSWORD_FILE).display()
+        );
+        assert_eq!(failure.to_string(), expected);
     }
 }

@@ -99,12 +99,16 @@ fn the_password_of_a_directory_is_in_a_file_and_never_shown() {
     assert!(!print::show(&loaded).contains("two words"));
     for empty in ["", "\r\n\n"] {
         std::fs::write(&file, empty).unwrap();
-        let error = given(&text, &[], &[]).inputs.load().unwrap_err().to_string();
-        assert!(error.ends_with("it is empty: expected the password of ldap.bind_dn"), "{error}");
+        let expected = format!(
+            "ldap.bind_password_file = {file:?} (config.toml:5:1): it is empty: expected the password of ldap.bind_dn"
+        );
+        check_refused(&text, &[], &[], 78, &expected);
     }
     std::fs::remove_file(&file).unwrap();
-    let error = given(&text, &[], &[]).inputs.load().unwrap_err().to_string();
-    assert!(error.contains("ldap.bind_password_file"), "{error}");
+    let expected = format!(
+        "ldap.bind_password_file = {file:?} (config.toml:5:1): cannot be read: No such file or directory (os error 2)"
+    );
+    check_refused(&text, &[], &[], 78, &expected);
 }
 
 #[test]

@@ -75,12 +75,12 @@ fn goaurrpc_settings_keep_their_meaning() {
     );
     check_import("{}", Ok(&[]));
     let file = import_goaurrpc(r#"{"RateLimits": 1, "Ze\nbra": 2}"#).expect("a file");
-    for line in [
-        "# RateLimits is no setting of goaurrpc, so it is left out; did you mean `RateLimit`?\n",
-        "# Ze\\nbra is no setting of goaurrpc, so it is left out\n",
-    ] {
-        assert!(file.contains(line), "{file}");
-    }
+    let left_out: Vec<&str> = file.lines().filter(|line| line.contains("left out")).collect();
+    let expected = [
+        "# RateLimits is no setting of goaurrpc, so it is left out; did you mean `RateLimit`?",
+        "# Ze\\nbra is no setting of goaurrpc, so it is left out",
+    ];
+    assert_eq!(left_out, expected);
 }
 
 #[test]
@@ -103,5 +103,5 @@ fn a_goaurrpc_configuration_with_mistakes_is_refused() {
     );
     check_import(r#"{"EnableSSL": 1}"#, Err("EnableSSL = 1: expected true or false"));
     check_import("[]", Err("expected a JSON object of goaurrpc's settings"));
-    assert!(import_goaurrpc("{").unwrap_err().starts_with("not valid JSON: "));
+    check_import("{", Err("not valid JSON: EOF while parsing an object at line 1 column 1"));
 }

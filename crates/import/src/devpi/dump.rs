@@ -279,11 +279,20 @@ mod tests {
                 assert!(read.is_ok(), "{full} as {empty}: {read:?}");
             }
         }
-        for (full, empty) in
-            [(r#"{"1": {"name": "p"}}"#, "[1]"), ("[2020, 1, 1, 0, 0, 0]", "{\"a\": 1}")]
-        {
-            let error = serde_json::from_str::<Dump>(&FULL.replacen(full, empty, 1)).err();
-            assert!(error.expect("content").to_string().contains("was expected, not a"), "{empty}");
+        for (full, other, why) in [
+            (
+                r#"{"1": {"name": "p"}}"#,
+                "[1]",
+                "an object was expected, not a list at line 2 column 67",
+            ),
+            (
+                "[2020, 1, 1, 0, 0, 0]",
+                "{\"a\": 1}",
+                "a list was expected, not an object at line 3 column 78",
+            ),
+        ] {
+            let error = serde_json::from_str::<Dump>(&FULL.replacen(full, other, 1)).err();
+            assert_eq!(error.expect("content").to_string(), why);
         }
         let dump: Dump = serde_json::from_str(r#"{"dumpversion": 2, "users": [], "indexes": []}"#)
             .expect("a dump of nothing");

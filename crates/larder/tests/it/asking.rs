@@ -14,6 +14,7 @@ use crate::browser::ACCEPT;
 use crate::client::{Client, Response};
 use crate::python::{Upload, sdist};
 use crate::server::ROOT;
+use crate::shown::{notes, redacted};
 use crate::wait_until;
 
 /// The value of `Authorization` for a name and a password.
@@ -332,6 +333,27 @@ impl Response {
     pub(crate) fn message(&self, status: u16, message: &str) {
         self.check_status(status).has("content-type", "application/json");
         assert_eq!(self.json()["message"], message, "{}: {}", self.asked, self.text());
+    }
+
+    /// The answer has this status, and tells its reader this and nothing else.
+    #[track_caller]
+    pub(crate) fn tells(&self, status: u16, text: &str) -> &Response {
+        self.check_status(status);
+        assert_eq!(self.told(), text, "{}", self.asked);
+        self
+    }
+
+    /// The detail of a problem, the message of devpi's JSON, the notes of a page, or the text; without what differs between runs.
+    #[track_caller]
+    pub(crate) fn told(&self) -> String {
+        let member = match self.header("content-type") {
+            "application/problem+json" => "detail",
+            "application/json" => "message",
+            "text/html; charset=utf-8" => return notes(&self.text()),
+            _ => return redacted(self.text().trim_end()),
+        };
+        let json = self.json();
+        redacted(json[member].as_str().unwrap_or_else(|| panic!("no {member}: {json}")))
     }
 
     /// All of these words are in the body.

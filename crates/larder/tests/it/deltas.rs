@@ -128,8 +128,7 @@ fn a_client_starts_over_when_its_dump_is_unknown() {
     let first = dump(&server);
     check(&server, &first, &first);
     delta(&server, "gz", &sha256(b"another dump"))
-        .expect(410)
-        .says("fetch /packages-meta-ext-v1.json.gz");
+        .tells(410, "no delta leads from a dump with the SHA-256 `DIGEST` to the one of now: fetch /packages-meta-ext-v1.json.gz");
     // The files are gone: earlier dumps are no longer known.
     let directory = server.stop();
     fs::remove_dir_all(directory.path().join("data/aur/deltas")).expect("the deltas");
@@ -148,13 +147,21 @@ fn questions_are_checked() {
     let server = TestServer::serving(&catalogue::generation(0, PACKAGES));
     let path = "/packages-meta-ext-v1.delta.gz";
     for (query, says) in [
-        ("", "the parameter `since` is missing"),
-        ("?since=", "`` is no value of the parameter `since`"),
-        ("?since=xyz", "64 hexadecimal digits"),
+        (
+            "",
+            "the parameter `since` is missing: expected the SHA-256 of the dump that you have, unpacked, as 64 hexadecimal digits",
+        ),
+        (
+            "?since=",
+            "`` is no value of the parameter `since`: expected the SHA-256 of the dump that you have, unpacked, as 64 hexadecimal digits",
+        ),
+        (
+            "?since=xyz",
+            "`xyz` is no value of the parameter `since`: expected the SHA-256 of the dump that you have, unpacked, as 64 hexadecimal digits",
+        ),
         ("?from=1", "the parameter `from` is unknown, expected: since"),
     ] {
-        let response = small().get(&format!("{path}{query}")).expect(400);
-        response.says(says);
+        small().get(&format!("{path}{query}")).tells(400, says);
     }
     let first = dump(&server);
     check(&server, &first, &first);

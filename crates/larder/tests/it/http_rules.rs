@@ -110,7 +110,10 @@ fn a_part_of_another_version_is_not_sent() {
     let old = server.get("/article/note");
     server.root().typed("text/plain").post("/article/note/1", "TWELVE BYTES").expect(201);
     let ask = [("If-Match", old.header("etag")), ("Range", "bytes=6-")];
-    server.client.get_with("/article/note", &ask).expect(412).says("if-match");
+    server
+        .client
+        .get_with("/article/note", &ask)
+        .tells(412, "what is here now is not what `if-match` expects");
 }
 
 #[test]

@@ -58,6 +58,28 @@ pub(crate) fn shown(page: &str) -> String {
     redacted(&lines)
 }
 
+/// What a page tells its reader about a request, in the elements that screen readers read out; of a page of an error, the reason.
+pub(crate) fn notes(page: &str) -> String {
+    let notes_with = |mark: &str| -> Vec<String> {
+        let found = page.match_indices(mark).map(|(at, _)| {
+            let start = page[..at].rfind('<').expect("a tag");
+            let name = page[start + 1..].split(' ').next().unwrap_or_default();
+            let note = page[start..].split(&format!("</{name}>")).next().unwrap_or_default();
+            (note, name == "p")
+        });
+        let found = found.filter(|(note, _)| !note.contains(" hidden>"));
+        // A paragraph may end without a tag.
+        let words = |(note, is_paragraph)| match is_paragraph {
+            true => shown(note).lines().next().unwrap_or_default().to_owned(),
+            false => shown(note),
+        };
+        found.map(words).collect()
+    };
+    let notes = ["role=\"alert\"", "role=\"status\""].map(notes_with).concat();
+    let notes = if notes.is_empty() { notes_with("<p class=\"lead\"") } else { notes };
+    notes.join("\n")
+}
+
 /// JSON in lines: what is short is one line, and anything else has a line for each of its parts; short members of a large
 /// object share lines.
 pub(crate) fn shown_json(json: &Value) -> String {
@@ -116,6 +138,7 @@ pub(crate) fn redacted(text: &str) -> String {
             (r"\[20\d\d(,\d+){5}\]", "[TIME]"),
             (r"\w{3}, \d\d \w{3} 20\d\d \d\d:\d\d:\d\d GMT", "TIME"),
             (r"127\.0\.0\.1([:_])\d+", "127.0.0.1${1}PORT"),
+            (r"(/[^\s`/]+)*/\.tmp[A-Za-z0-9]{6}", "DIRECTORY"),
             (r"\b[0-9a-f]{12}\b", "TOKEN_ID"),
             (r"\b\d+ B taken", "SIZE taken"),
             (r"toxresult-\d+-", "toxresult-TIME-"),

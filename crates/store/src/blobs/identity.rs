@@ -86,9 +86,12 @@ mod tests {
         let found = StoreIdentity::from_line(line, "blobs/IDENTITY");
         match expected {
             Ok(expected) => assert_eq!(found.expect("a name").to_string(), expected),
-            Err(expected) => {
+            Err(name) => {
+                let expected =
+                    "is not the name of a store: 8 to 64 letters, digits and hyphens were expected";
+                let start = "the blobs of this store are not at their place: `blobs/IDENTITY`:";
                 let error = found.expect_err("no name").to_string();
-                assert!(error.contains(expected), "{error}");
+                assert_eq!(error, format!("{start} `{name}` {expected}"));
             }
         }
     }
@@ -96,12 +99,15 @@ mod tests {
     #[test]
     fn a_name_is_read_back() {
         check(b"0123456789abcdef0123456789abcdef\n", Ok("0123456789abcdef0123456789abcdef"));
-        check(b"0123456789abcdef", Err("`0123456789abcdef` is not"));
-        check(b"", Err("`` is not the name of a store"));
-        check(b"0123\n", Err("`0123\\n` is not"));
-        check(b"\0\0\0\0\0\0\0\0\0", Err("is not the name of a store"));
-        check(b"0123456789\n0123456789\n", Err("is not the name of a store"));
-        check(&[b'a'; 65], Err("is not the name of a store"));
+        check(b"0123456789abcdef", Err("0123456789abcdef"));
+        check(b"", Err(""));
+        check(b"0123\n", Err("0123\\n"));
+        check(b"\0\0\0\0\0\0\0\0\0", Err("\\u{0}\\u{0}\\u{0}\\u{0}\\u{0}\\u{0}\\u{0}\\u{0}\\u{0}"));
+        check(b"0123456789\n0123456789\n", Err("0123456789\\n0123456789\\n"));
+        check(
+            &[b'a'; 65],
+            Err("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        );
     }
 
     #[test]
@@ -109,9 +115,18 @@ mod tests {
         let name = |text: &str| text.parse::<StoreIdentity>().expect("a name");
         let ours = name("0123456789");
         assert!(ours.check(Some(&name("0123456789")), "x").is_ok());
-        for found in [None, Some(&name("9876543210"))] {
+        for (found, why) in [
+            (None, "nothing is there, but the name of the store, 0123456789, was expected"),
+            (
+                Some(&name("9876543210")),
+                "the store 9876543210 is named there, but 0123456789 was expected",
+            ),
+        ] {
             let error = ours.check(found, "x").expect_err("another").to_string();
-            assert!(error.contains("0123456789"), "{error}");
+            assert_eq!(
+                error,
+                format!("the blobs of this store are not at their place: `x`: {why}")
+            );
         }
     }
 }

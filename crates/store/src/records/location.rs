@@ -135,7 +135,10 @@ mod tests {
             "postgres://host/name?password=***&user=me",
         );
         let error = "mysql://me:se@cret@host/name".parse::<DatabaseLocation>().expect_err("mysql");
-        assert!(error.to_string().starts_with("`mysql://me:***@host/name` is not"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "`mysql://me:***@host/name` is not a database: `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE` was expected"
+        );
         let location = "postgres://me:secret@host/name".parse::<DatabaseLocation>();
         assert_eq!(format!("{location:?}"), "Ok(postgres://me:***@host/name)");
     }

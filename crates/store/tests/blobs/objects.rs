@@ -78,8 +78,10 @@ async fn a_bucket_that_is_not_there_is_refused_by_name() {
     let error = refusal("s3://no-such-bucket/prefix", server.variables()).await;
     assert!(!error.is_temporary(), "{error}");
     let text = error.to_string();
-    assert!(text.contains("s3://no-such-bucket/prefix/VERSION"), "{text}");
-    assert!(text.contains("NoSuchBucket"), "{text}");
+    let (place, rest) = text.split_once(": the object store at ").expect(&text);
+    assert_eq!(place, "cannot write `s3://no-such-bucket/prefix/VERSION`");
+    let (_, advice) = rest.split_once(" has no bucket ").expect(&text);
+    assert!(advice.starts_with("`no-such-bucket`: make it, or name another one ("), "{text}");
 }
 
 #[tokio::test]

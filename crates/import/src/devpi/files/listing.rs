@@ -36,9 +36,9 @@ pub(in crate::devpi) fn items(
         let known = stage.as_ref().and_then(|stage| stored.index.stage(stage.as_str()));
         let (Some(stage), Some(known)) = (stage, known) else {
             leave_out(index, report);
-            let count = index.files.len();
-            if count > 0 {
-                let text = format!("its {count} files were not imported, since the index was not");
+            if !index.files.is_empty() {
+                let files = counted(index.files.len() as u64, "file");
+                let text = format!("not imported, as the index was not: {files}");
                 report.fail(format_args!("index {name}"), text);
             }
             continue;

@@ -180,7 +180,7 @@ fn a_new_token_takes_the_password() {
     let own = field(&alice.get("/+account").text(), "New token", "form");
     for password in ["", "horse", "staple "] {
         let refused = alice.post("/+account/tokens", &new_token(&own, password));
-        refused.expect(403).says("Your own password");
+        refused.tells(403, "Nothing was changed. Your own password is asked for once more, and what was sent is not it.");
     }
     assert_eq!(tokens(&server), 0);
     alice.post("/+account/tokens", &new_token(&own, "staple")).expect(201);
@@ -354,7 +354,7 @@ fn guesses_in_the_form_are_throttled_as_others() {
     let mut browser = Browser::new(server.client);
     for number in 0..3 {
         let refused = browser.log_in("alice", &format!("guess-{number}"));
-        refused.expect(401).says("The name or the password is wrong.");
+        refused.tells(401, "Not logged in. The name or the password is wrong.");
     }
     let response = browser.log_in("alice", "guess-3").expect(429);
     assert!(response.header("retry-after").parse::<u64>().is_ok_and(|it| it > 0));
@@ -372,7 +372,10 @@ fn a_token_is_shown_once_and_then_with_its_use() {
         root.fill("/+account", "New token", &[("scope", "*"), ("own", ROOT_PASSWORD)]).text();
     let token = made.split("<pre><code>larder_").nth(1).expect("a token");
     let token = format!("larder_{}", token.split('<').next().expect("its end"));
-    Browser::new(server.client).log_in("root", &token).expect(401).says("A token is no password");
+    Browser::new(server.client).log_in("root", &token).tells(
+        401,
+        "Not logged in. A token is no password: a browser logs in with the password of its user.",
+    );
     let used = root.get("/+account").text();
     used.says("not used yet");
     let bearer = format!("Bearer {token}");

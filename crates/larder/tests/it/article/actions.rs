@@ -1,11 +1,13 @@
 //! The actions of articles, by the rules of `/article/…`.
 
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{noise, store, text, wiki, wiki_with};
 use crate::asking::each;
 use crate::client::Response;
 use crate::server::TestServer;
+use crate::shown::shown_json;
 
 #[track_caller]
 fn post(server: &TestServer, actions: &Value) -> Response {
@@ -43,19 +45,55 @@ fn after_examples() -> TestServer {
 #[test]
 fn what_is_read_and_what_is_not_there() {
     let server = after_examples();
+    for (arguments, text) in [
+        (json!({"name": "welcome"}), "# Text 3\n"),
+        (json!({"name": "welcome", "version": 2}), "# Text 1\n"),
+    ] {
+        let found = post(&server, &json!({"article.get": arguments})).expect(200).json();
+        assert_eq!(found["text"], text, "{found}");
+    }
+    let history = json!({"article.history": {"name": "welcome", "limit": 1}});
+    assert_snapshot!("history", shown_json(&post(&server, &history).expect(200).json()));
     let rows = [
-        ("article.get", json!({"name": "welcome"}), 200, r##""text":"# Text 3\n""##),
-        ("article.get", json!({"name": "welcome", "version": 2}), 200, r##""text":"# Text 1\n""##),
-        ("article.get", json!({"name": "welcome", "version": 9}), 404, "its latest is 4"),
-        ("article.get", json!({"name": "none"}), 404, "no article `none`"),
-        ("article.get", json!({"name": "../etc"}), 400, "not an article's name"),
-        ("article.get_version", json!({"name": "none"}), 404, "no article `none`"),
-        ("article.get_version", json!({"nme": "none"}), 400, "nme"),
-        ("article.history", json!({"name": "welcome", "limit": 1}), 200, r#""next_before":4"#),
-        ("article.history", json!({"name": "welcome", "limit": 0}), 400, "expected 1 to 1000"),
+        (
+            "article.get",
+            json!({"name": "welcome", "version": 9}),
+            404,
+            "`welcome` has no version 9: its latest is 4",
+        ),
+        (
+            "article.get",
+            json!({"name": "none"}),
+            404,
+            "there is no article `none`; a POST to `/article/none/0` creates it",
+        ),
+        (
+            "article.get",
+            json!({"name": "../etc"}),
+            400,
+            "`../etc` is not an article's name: `.` and `..` cannot be segments of it",
+        ),
+        (
+            "article.get_version",
+            json!({"name": "none"}),
+            404,
+            "there is no article `none`; a POST to `/article/none/0` creates it",
+        ),
+        (
+            "article.get_version",
+            json!({"nme": "none"}),
+            400,
+            "`nme`: unknown field `nme`, expected `name`",
+        ),
+        (
+            "article.history",
+            json!({"name": "welcome", "limit": 0}),
+            400,
+            "`limit` is 0, expected 1 to 1000",
+        ),
     ];
     each(rows, |(action, arguments, status, text)| {
-        post(&server, &json!({action: arguments})).expect(status).says(text);
+        post(&server, &json!({action: arguments})).tells(status, text);
     });
 }
 
@@ -69,25 +107,38 @@ fn what_is_written_and_what_is_refused() {
         }
         arguments
     };
-    let check = |arguments: Value, status: u16, text: &str| {
-        post(&server, &json!({"article.put": arguments})).expect(status).says(text);
-    };
+    let put_it = |arguments: Value| post(&server, &json!({"article.put": arguments}));
     let rows = [
-        (put(3, json!({"text": "x"})), 409, "is at version 4, by root"),
-        (put(9, json!({"text": "x"})), 409, "has no version 9"),
-        (put(4, json!({})), 400, "either `text` or `base64`"),
-        (put(4, json!({"text": "", "base64": ""})), 400, "either `text` or `base64`"),
-        (put(4, json!({"base64": "?"})), 400, "base64"),
-        (put(4, json!({"text": "x", "content_type": "no"})), 400, "media type"),
-        (put(4, json!({"text": "é", "comment": "a & b?"})), 200, r#""comment":"a & b?""#),
+        (
+            put(3, json!({"text": "x"})),
+            409,
+            "`welcome` is at version 4, by root at TIME, but this write was made from version 3",
+        ),
+        (put(9, json!({"text": "x"})), 409, "`welcome` has no version 9: its latest is 4"),
+        (put(4, json!({})), 400, "expected either `text` or `base64`"),
+        (put(4, json!({"text": "", "base64": ""})), 400, "expected either `text` or `base64`"),
+        (
+            put(4, json!({"base64": "?"})),
+            400,
+            "`base64` is not base64: Invalid symbol 63, offset 0.",
+        ),
+        (
+            put(4, json!({"text": "x", "content_type": "no"})),
+            400,
+            "`no` is not a media type: `type/subtype`, perhaps with `; name=value`, in at most 255 bytes was expected",
+        ),
     ];
-    each(rows, |(arguments, status, text)| check(arguments, status, text));
+    each(rows, |(arguments, status, text)| {
+        put_it(arguments).tells(status, text);
+    });
+    let done = put_it(put(4, json!({"text": "é", "comment": "a & b?"}))).expect(200).json();
+    assert_snapshot!("put", shown_json(&done));
     let page = server.get("/article/welcome");
     page.is("é").has("content-type", "text/markdown; charset=utf-8");
-    check(put(5, json!({"base64": "/wA=", "content_type": "image/png"})), 200, "image/png");
+    put_it(put(5, json!({"base64": "/wA=", "content_type": "image/png"}))).expect(200);
     assert_eq!(server.get("/article/welcome").body, b"\xff\0");
-    let read = post(&server, &json!({"article.get": {"name": "welcome"}})).expect(200);
-    read.says(r#""base64":"/wA=""#);
+    let read = post(&server, &json!({"article.get": {"name": "welcome"}})).expect(200).json();
+    assert_eq!((&read["base64"], &read["content_type"]), (&json!("/wA="), &json!("image/png")));
 }
 
 /// What a program learns of a refusal at the path, it learns of the action, too, also among others.
@@ -114,8 +165,8 @@ fn errors_have_the_members_of_those_of_the_paths() {
     let ann = || server.user("ann", "open-sesame");
     ann().write("a/0", "secret").expect(201);
     let put = json!({"actions": {"article.put": {"name": "a", "version": 0, "text": "x"}}});
-    let refused = ann().post("/actions", put).expect(409);
-    refused.says("\"latest_version\":1").lacks(["merge", "same_content", "\"latest\":"]);
+    let refused = ann().post("/actions", put).expect(409).json();
+    assert_snapshot!("refused_without_reading", shown_json(&refused));
 }
 
 #[test]

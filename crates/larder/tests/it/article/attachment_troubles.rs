@@ -41,9 +41,12 @@ fn a_slash_in_a_name_is_refused() {
     let server = wiki();
     store(&server, "guide/a/0", b"text");
     added(&server, "/+attachments/guide%2Fa/x.png", b"one");
-    for target in ["/+attachments/guide/a%2F", "/+attachments/guide/a%2Fx.png"] {
+    for (target, name) in
+        [("/+attachments/guide/a%2F", "a/"), ("/+attachments/guide/a%2Fx.png", "a/x.png")]
+    {
+        let told = format!("`{name}` is not a name for an attachment: it contains a slash");
         for method in ["PUT", "DELETE", "GET"] {
-            server.root().with("If-Match", "*").send(method, target, "x").expect(400).says("slash");
+            server.root().with("If-Match", "*").send(method, target, "x").tells(400, &told);
         }
     }
     assert_eq!(names(&server, "guide/a"), ["x.png"]);
@@ -66,8 +69,11 @@ fn who_may_only_write_learns_no_sizes() {
     };
     let blind = as_ada("y.png", &noise(800));
     assert_eq!(code(&blind), "too_large");
-    let detail = blind.json()["detail"].as_str().expect("a text").to_owned();
-    detail.says("2000");
+    let detail = blind.told();
+    assert_eq!(
+        detail,
+        "all attachments of `docs/a` would have more than 2000 bytes, the most that are allowed (`article.attachments_bytes_max`)"
+    );
     detail.lacks("2034");
     // The answer does not reveal either whether a file has these bytes.
     let blind = as_ada("x.png", &noise(1_234));

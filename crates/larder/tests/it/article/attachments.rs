@@ -348,15 +348,15 @@ fn people_replace_and_remove_only_the_file_that_they_saw() {
     // The name exists, but the form has no tag.
     let page = root.get(PLACE).text();
     let again = root.submit_file((&page, "Add a file"), &[], Some(("plan.png", b"two")));
-    again.expect(428).says("There is a file");
+    again.tells(428, "Nothing was changed. There is a file `plan.png` already. Replace it in the list, or give yours another name.");
     root.submit_file((&page, "Replace plan.png"), &[], Some(("other", b"two"))).expect(303);
     // The page from before is too old now.
     let stale = root.submit_file((&page, "Remove plan.png"), &[], None);
-    stale.expect(412).says("since you loaded");
+    stale.tells(412, "Nothing was changed. Somebody added, replaced or removed `plan.png` since you loaded this page. Look at it, and send it again.");
     assert_eq!(server.get("/+attachments/guide/a/plan.png").text(), "two");
     let page = root.get(PLACE).text();
     let empty = root.submit_file((&page, "Add a file"), &[], Some(("", b"")));
-    empty.expect(400).says("Choose a file");
+    empty.tells(400, "Nothing was changed. Choose a file first.");
     root.submit_file((&page, "Remove plan.png"), &[], None).expect(303);
     assert_eq!(names(&server, "guide/a"), ["list B.pdf"]);
     server.browse("/article/guide/a").lacks("<img");

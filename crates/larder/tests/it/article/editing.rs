@@ -8,6 +8,7 @@ use crate::asking::Says as _;
 use crate::browser::{self, Browser, form};
 use crate::pages::check_harmless;
 use crate::server::{ROOT_PASSWORD, TestServer};
+use crate::shown::notes;
 
 fn start() -> TestServer {
     TestServer::without_aur(|config| {
@@ -119,12 +120,12 @@ fn no_text_is_lost_when_the_session_has_ended() {
     let page = browser.get("/+edit/a").text();
     let mut out = browser.clone();
     out.cookies.clear();
-    let again = out.submit(&page, "Article", &[("text", "my <text>\r\n")]).expect(401);
+    let again = out.submit(&page, "Article", &[("text", "my <text>\r\n")]);
+    again.tells(401, "Not saved. You are not logged in any more. Log in in another tab, and then save here. Log in (in a new tab) </+account/login>").lacks("first");
     assert_eq!(field(&again.text(), "text"), "my <text>\n");
-    again.says("not logged in any more").lacks("first");
     out.log_in("root", ROOT_PASSWORD).expect(303);
-    let again = out.submit(&again.text(), "Article", &[]);
-    assert_eq!(again.status, 403, "the token is not yet the new one");
+    // The token is not yet the new one.
+    let again = out.submit(&again.text(), "Article", &[]).expect(403);
     assert_eq!(field(&again.text(), "text"), "my <text>\n");
     out.submit(&again.text(), "Article", &[]).expect(303);
     assert_eq!(server.get("/article/a").text(), "my <text>\n");
@@ -217,7 +218,10 @@ fn both_changes_are_in_the_form_when_somebody_else_was_first() {
     // In another place: both.
     let values = [("text", "one\r\n\r\ntwo\r\n\r\nTHREE\r\n"), ("comment", "shout")];
     let refused = browser.submit(&page, "Article", &values).expect(409).text();
-    refused.says("in different places");
+    assert_eq!(
+        notes(&refused),
+        "Nothing of yours is saved yet. While you wrote, root saved version 2 at TIME. You began with version 1.\nYour changes and theirs are in different places: the form has both. Look at it, and save it."
+    );
     assert_eq!(field(&refused, "text"), "ONE\n\ntwo\n\nTHREE\n");
     assert_eq!((field(&refused, "base"), field(&refused, "comment")), ("2".into(), "shout".into()));
     server.get("/article/a").is("ONE\n\ntwo\n\nthree\n");

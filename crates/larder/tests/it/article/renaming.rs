@@ -204,7 +204,7 @@ fn actions_rename_and_tell() {
     let version = act("article.get_version", json!({"name": "a"})).json();
     assert_eq!(version, json!({"version": 2, "deleted": true, "redirect_to": "b"}));
     for action in ["article.get", "article.history"] {
-        act(action, json!({"name": "a"})).expect(410).says("`a` was renamed to `b`");
+        act(action, json!({"name": "a"})).tells(410, "`a` was renamed to `b`");
     }
     act("article.rename", json!({"name": "a", "version": 2, "to": "c"})).expect(409);
 }
@@ -326,7 +326,7 @@ fn writing_alone_is_not_enough() {
     store(&server, "docs/a/0", b"a\n");
     let token = limited(&server, &["article:write"]);
     let refused = server.authorized(token.as_str()).post("/article/docs/a/1?rename=docs/b", ());
-    refused.expect(403).says("article.acl_read");
+    refused.tells(403, "user 'ada' may not read articles: `ada` is not in `article.acl_read`");
     server.root().get("/article/docs/a").expect(200);
 }
 
@@ -347,7 +347,7 @@ fn people_rename_with_a_form() {
     // Another user saved first.
     let page = browser.get("/+rename/guide/b%20c").text();
     store(&server, "guide/b%20c/2", b"# B\n");
-    browser.submit(&page, "Rename", &[("to", "guide/d")]).expect(409).says("version 3");
+    browser.submit(&page, "Rename", &[("to", "guide/d")]).tells(409, "Not renamed. `guide/b c` is at version 3, by root at TIME, but this write was made from version 2");
 }
 
 /// The form of a page has this name and this comment.
@@ -364,15 +364,23 @@ fn a_refused_form_comes_back_as_it_was_sent() {
     let mut browser = Browser::root(server.client);
     let page = browser.get("/+rename/guide/a").text();
     for (to, status, why) in [
-        ("guide/a", 400, "has this name already"),
-        ("../x", 400, "not an article"),
-        ("x<b>\"/history", 400, "cannot end in"),
+        ("guide/a", 400, "Not renamed. `guide/a` has this name already"),
+        (
+            "../x",
+            400,
+            "Not renamed. `../x` is not an article's name: `.` and `..` cannot be segments of it",
+        ),
+        (
+            "x<b>\"/history",
+            400,
+            r#"Not renamed. `x<b>"/history` is not an article's name: it cannot end in `history`, as `history`, `diff` and numbers in the last place are pages of an article"#,
+        ),
     ] {
         let comment = "so <i>be</i> it";
         let refused = browser.submit(&page, "Rename", &[("to", to), ("comment", comment)]);
-        let text = refused.expect(status).text();
+        refused.tells(status, why);
+        let text = refused.text();
         check_harmless(&text, to);
-        text.says(["Not renamed", why]);
         check_fields(&text, to, comment);
     }
 }
@@ -385,7 +393,7 @@ fn a_draft_that_is_older_than_the_new_name_is_not_lost_and_leads_there() {
     let draft = browser.get("/+edit/guide/a").text();
     renamed(&server, "guide/a/1", "guide/b%20c");
     let refused = browser.submit(&draft, "Article", &[("text", "mine"), ("do", "save")]);
-    refused.expect(409).says(["href=\"/+edit/guide/b%20c\"", "mine"]);
+    refused.tells(409, "Nothing of yours is saved yet. While you wrote, root saved version 2 at TIME. You began with version 1.\nThe form has your text as you sent it, as both could not be put together: the article was deleted in the meantime. Saving it replaces theirs.");
     // The form of the old name says what it makes.
     let fresh = browser.get("/+edit/guide/a").text();
     fresh.says("is called <a href=\"/article/guide/b%20c\">guide/b c</a> now");
@@ -407,7 +415,7 @@ fn forms_of_others_rename_nothing() {
     let mut foreign = fields.clone();
     foreign.retain(|(name, _)| name != "form");
     let refused = browser.post("/+rename/guide/a", &crate::browser::encoded(&foreign));
-    refused.expect(403).says("Not renamed");
+    refused.tells(403, "Not renamed. You have logged in anew since this form was loaded. Look at it, and send it again.");
     let body = crate::browser::encoded(&fields);
     let program = server.root().typed("application/x-www-form-urlencoded");
     program.post("/+rename/guide/a", body).expect(401);

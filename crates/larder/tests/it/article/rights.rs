@@ -67,7 +67,8 @@ fn a_list_of_writers() {
     send(&server, "POST", "/article/a/0", &basic("bob", PASSWORD)).expect(403);
     send(&server, "POST", "/article/a/0", &basic("ada", PASSWORD)).expect(201);
     let token = token_of_ada(&server, &["article:read"]);
-    send(&server, "POST", "/article/a/1", &token).expect(403).says("article:write");
+    send(&server, "POST", "/article/a/1", &token)
+        .tells(403, "this token may not write articles: it lacks the scope `article:write`");
     let token = token_of_ada(&server, &["article:read", "article:write"]);
     send(&server, "POST", "/article/a/1", &token).expect(201);
     let server =

@@ -7,7 +7,7 @@ use super::words::limited;
 use super::{closed_wiki, store, wiki};
 use crate::asking::Says as _;
 use crate::pages::check_harmless;
-use crate::shown::shown;
+use crate::shown::{shown, shown_json};
 
 /// The lines of the tree beside an article, its lists in parentheses, and what is read before and after it.
 #[track_caller]
@@ -178,17 +178,8 @@ fn programs_find_what_is_in_a_folder() {
     assert_eq!(listed["articles"][0]["name"], "guide/a b/x", "{listed}");
 
     let error = |folder: &str| ask().get(&format!("/article/{folder}")).expect(404).json();
-    let found = error("guide/a%20b");
-    assert_eq!(found["code"], "is_folder", "{found}");
-    assert_eq!(found["folder"], "guide/a b/");
-    assert_eq!(found["page"], json!(null));
-    assert_eq!(found["list"], "/articles?prefix=guide%2Fa+b%2F");
-    let detail = found["detail"].as_str().expect("a text");
-    detail.says("`guide/a b` is a folder: `/articles?prefix=guide%2Fa+b%2F` lists what is in it");
-    detail.says("a POST to `/article/guide/a b/0` creates it");
-    let found = error("guide");
-    assert_eq!(found["page"], "/article/guide/README", "{found}");
-    assert_eq!(found["list"], "/articles?prefix=guide%2F");
+    assert_snapshot!("folder_for_programs", shown_json(&error("guide/a%20b")));
+    assert_snapshot!("folder_with_a_page_for_programs", shown_json(&error("guide")));
     // A person gets there by themselves.
     let person = server.anybody().browser().get("/article/guide").expect(303);
     person.has("location", "/article/guide/README");

@@ -31,7 +31,7 @@ fn an_article_is_made_changed_deleted_and_brought_back() {
     let deleted = server.root().delete("/article/guide/start/2?comment=old").expect(200);
     assert_eq!(deleted.find("etag"), None);
     assert_snapshot!("deleted", shown_json(&deleted.json()));
-    server.get("/article/guide/start").expect(410).says("by root");
+    server.get("/article/guide/start").tells(410, "`guide/start` was deleted as version 3, by root at TIME; earlier versions are at `/article/guide/start/history`");
     server.get("/article/guide/start/3").expect(410);
     server.get("/article/guide/start/2").is("# Start\n\nTwo.\n");
 
@@ -167,10 +167,12 @@ fn a_body_is_whole_and_of_an_article() {
     // Nothing at all is a slip; an empty text says that it is empty.
     server.root().post("/article/empty/0", "").expect(201);
     let empty = server.root().with("If-Match", "*").put("/article/empty", "");
-    empty.expect(400).says("curl --data-binary @FILE");
+    empty.tells(400, "there is no body: the text was expected, as `curl --data-binary @FILE` sends it; an empty one has `Content-Length: 0`");
     for path in ["/article", "/article/"] {
         for method in ["GET", "PUT", "POST"] {
-            server.root().send(method, path, "x").expect(404).says("POST /article/NAME/0");
+            let advice = "`GET /article/NAME` reads one, `POST /article/NAME/0` makes one of the body; `/articles` lists them";
+            let told = format!("`{path}` lacks the name of an article: {advice}");
+            server.root().send(method, path, "x").tells(404, &told);
         }
     }
     for (name, value, status) in

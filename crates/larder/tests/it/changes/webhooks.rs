@@ -13,7 +13,7 @@ use testbed::Receiver;
 use super::*;
 use crate::asking::Says as _;
 use crate::browser::{Browser, encoded, form};
-use crate::shown::{shown, shown_json};
+use crate::shown::{redacted, shown, shown_json};
 use crate::wait_until;
 
 const SECRET: &str = "a secret of both sides";
@@ -256,13 +256,14 @@ fn administrators_see_webhooks_and_test_them() {
     // The path of its URL may be a secret, too.
     assert_snapshot!("webhooks", shown(&page));
     page.lacks(["/hook", SECRET]);
-    let tested = root.submit(&page, "Webhook ci", &[("do", "test")]).expect(200);
-    tested.says("A test was posted to ci, and taken.");
+    let tested = root.submit(&page, "Webhook ci", &[("do", "test")]);
+    tested.tells(200, "A test was posted to ci, and taken.");
     let test = hook.received().remove(0);
     assert!(test.headers["x-larder-delivery"].starts_with("ci/test-"), "{test:?}");
     assert_snapshot!("webhook_test", shown_json(&test.body));
     hook.status.store(503, SeqCst);
-    root.submit(&page, "Webhook other", &[("do", "test")]).expect(422).says("it answered 503");
+    root.submit(&page, "Webhook other", &[("do", "test")])
+        .tells(422, "A test was not taken by other: it answered 503 Service Unavailable");
     server.get("/readyz?verbose").lacks("webhook");
 }
 
@@ -302,14 +303,15 @@ fn a_delivery_is_sent_again() {
     let mut labels = page.split("aria-label=\"").filter_map(|rest| rest.split('"').next());
     let is_of_ci = |label: &&str| label.starts_with("Delivery ") && label.ends_with(" of ci");
     let label = labels.find(is_of_ci).expect("a form");
-    let again = root.submit(&page, label, &[("do", "again")]).expect(200);
-    again.says(&format!("{name} was sent again, and taken."));
+    let again = root.submit(&page, label, &[("do", "again")]);
+    again.tells(200, &redacted(&format!("{name} was sent again, and taken.")));
     assert_eq!(deliveries().next_back(), Some(name));
     assert_eq!(deliveries().count(), 3);
     root.submit(&page, label, &[("delivery", "0"), ("do", "again")]).expect(404);
     root.submit(&page, label, &[("delivery", "x"), ("do", "again")]).expect(400);
     hook.status.store(503, SeqCst);
-    root.submit(&page, label, &[("do", "again")]).expect(422).says("it answered 503");
+    root.submit(&page, label, &[("do", "again")])
+        .tells(422, "ci/POSITION was not taken: it answered 503 Service Unavailable");
 }
 
 #[test]

@@ -134,7 +134,10 @@ fn a_page_to_log_in_is_no_page() {
     let titled = format!("<title>Package Index</title>{login}");
     for body in [login, single_sign_on, &titled] {
         let refused = page("text/html", body).expect_err(body).to_string();
-        assert!(refused.contains("without a link to a file"), "{refused}");
+        assert_eq!(
+            refused,
+            "the answer is no page of an index: HTML without a link to a file, and without the `pypi:repository-version` of an empty page"
+        );
     }
     for body in [login, &titled] {
         assert!(UpstreamNames::read("text/html", &mut body.as_bytes()).is_err(), "{body}");

@@ -79,11 +79,22 @@ fn a_release_is_pushed_to_where_it_may_go() {
     let page = root.get(&format!("{AT}?version=1.1")).text();
     root.submit(&page, "Push", &[("target", "root/stable"), ("content", "all")]).expect(200);
     server.get("/root/stable/+simple/tool/").says("tool-1.1.zip");
-    for (target, status) in
-        [("root/none", 404), ("prod", 400), ("root/pypi", 403), ("http://127.0.0.1:1/", 502)]
-    {
+    for (target, status, told) in [
+        ("root/none", 404, "Nothing was changed. The stage root/none could not be found."),
+        ("prod", 400, "Nothing was changed. targetindex not in format user/index"),
+        (
+            "root/pypi",
+            403,
+            "Nothing was changed. no permission to upload to 'root/pypi': `root` is not in `acl_upload` of root/pypi",
+        ),
+        (
+            "http://127.0.0.1:1/",
+            502,
+            "Nothing was changed. The other server did not take all of it: -1 exception on release upload: no public address is known for `127.0.0.1`; `egress_allow` of the configuration may name others",
+        ),
+    ] {
         let refused = root.submit(&page, "Push", &[("target", target), ("content", "all")]);
-        refused.expect(status).says("Nothing was changed");
+        refused.tells(status, told);
     }
 }
 
