@@ -55,6 +55,9 @@ pub enum NotMergeable {
     /// The latest revision has no text.
     #[error("the article was deleted in the meantime")]
     Deleted,
+    /// The latest revision leads to another name.
+    #[error("the article was renamed in the meantime")]
+    Renamed,
     /// At least one side is not text.
     #[error("only text can be merged")]
     NotText,

@@ -181,7 +181,10 @@ impl Failure {
         });
         let said = self.said.unwrap_or_default();
         let error = known.flatten().find(|error| said.starts_with(&error.to_string()));
-        Exit::failure(self.text + error.as_ref().map_or("", hint))
+        Exit::failure(match error.as_ref().map_or("", hint) {
+            "" => self.text,
+            hint => self.text.trim_end_matches('.').to_owned() + hint,
+        })
     }
 }
 

@@ -302,7 +302,7 @@ impl<'text> Visitor<'text> for EachFile<'_> {
         while let Some(wire) = items.next_element()? {
             self.files.extend(file(wire, self.base));
             // Nothing is read of the rest of a page that is refused.
-            self.files.check().map_err(A::Error::custom)?;
+            self.files.check().map_err(|error| A::Error::custom(error.0))?;
         }
         Ok(())
     }

@@ -282,7 +282,7 @@ impl<'text> Visitor<'text> for EachName<'_> {
 
     fn visit_seq<A: SeqAccess<'text>>(self, mut items: A) -> Result<(), A::Error> {
         while items.next_element_seed(OneName(&mut *self.0))?.is_some() {
-            self.0.check().map_err(A::Error::custom)?;
+            self.0.check().map_err(|error| A::Error::custom(error.0))?;
         }
         Ok(())
     }

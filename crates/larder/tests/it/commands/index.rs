@@ -90,7 +90,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.prints("index remove team/prod --force", "removed the index team/prod");
     way.prints("index remove team/dev", "removed the index team/dev");
     wait_until("the indexes to be gone", || running.get("/team/dev").status == 404);
-    way.fails("index remove team/dev", 1, "could not be found.; `larder index list` shows");
+    way.fails("index remove team/dev", 1, "could not be found; `larder index list` shows");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.fails("release list team/none", 1, "The stage team/none could not be found.");
     way.fails("release yank team/dev lib 7", 1, "7");
     way.fails("release push team/dev lib 7 team/prod", 1, "7");
-    let hinted = "team/none could not be found.; `larder index list` shows";
+    let hinted = "team/none could not be found; `larder index list` shows";
     way.fails("release push team/dev lib 1.9 team/none", 1, hinted);
     way.fails("release push team/dev lib 1.9 prod", 2, "`prod`: USER/INDEX was expected");
     way.fails("release push team/dev lib 1.9 team/prod --only-docs", 1, "no");

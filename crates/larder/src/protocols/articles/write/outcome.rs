@@ -231,6 +231,9 @@ async fn propose(
     let (stale, text) = (error.stale()?, received.bytes.clone()?);
     let base = stored.articles.revision(&stale.name, stale.base).cloned();
     let latest = stale.latest.clone();
+    if latest.redirect().is_some() {
+        return Some(Merge::NotMergeable(NotMergeable::Renamed));
+    }
     let limits = DifferenceLimits::default();
     let bytes_max = app.config.article.merge_bytes_max;
     let sizes = [base.as_ref(), Some(&latest)].into_iter().flatten();
