@@ -181,15 +181,20 @@ impl Failure {
         });
         let said = self.said.unwrap_or_default();
         let error = known.flatten().find(|error| said.starts_with(&error.to_string()));
-        Exit::failure(match error.as_ref().map_or("", hint) {
-            "" => self.text,
-            hint => self.text.trim_end_matches('.').to_owned() + hint,
-        })
+        Exit::failure(hinted(self.text, error.as_ref()))
+    }
+}
+
+/// The text of a refusal, with what helps.
+fn hinted(text: String, error: Option<&ChangeError>) -> String {
+    match error.map_or("", hint) {
+        "" => text,
+        hint => text.trim_end_matches('.').to_owned() + hint,
     }
 }
 
 /// What devpi's wording of a refusal leaves out.
-pub(super) fn hint(error: &ChangeError) -> &'static str {
+fn hint(error: &ChangeError) -> &'static str {
     match error {
         ChangeError::Config(ConfigError::Unexpected(_)) => {
             "; `larder index set --help` lists the settings"
@@ -207,7 +212,7 @@ pub(super) fn hint(error: &ChangeError) -> &'static str {
 /// A refusal by a rule, with what helps.
 pub(super) fn refused(error: impl Into<ChangeError>) -> Exit {
     let error = error.into();
-    Exit::failure(format!("{error}{}", hint(&error)))
+    Exit::failure(hinted(error.to_string(), Some(&error)))
 }
 
 impl From<Refusal> for Exit {

@@ -393,7 +393,8 @@ fn a_draft_that_is_older_than_the_new_name_is_not_lost_and_leads_there() {
     let draft = browser.get("/+edit/guide/a").text();
     renamed(&server, "guide/a/1", "guide/b%20c");
     let refused = browser.submit(&draft, "Article", &[("text", "mine"), ("do", "save")]);
-    refused.tells(409, "Nothing of yours is saved yet. While you wrote, root saved version 2 at TIME. You began with version 1.\nThe form has your text as you sent it, as both could not be put together: the article was renamed in the meantime.\nWhat was here is called guide/b c now. You can edit it there. What you save here becomes a new article of this name.");
+    refused.tells(409, "Nothing of yours is saved yet. While you wrote, root saved version 2 at TIME. You began with version 1.\nThe form has your text as you sent it, as both could not be put together: the article was renamed in the meantime.");
+    refused.text().says("is called <a href=\"/article/guide/b%20c\">guide/b c</a> now");
     // The form of the old name says what it makes.
     let fresh = browser.get("/+edit/guide/a").text();
     fresh.says("is called <a href=\"/article/guide/b%20c\">guide/b c</a> now");

@@ -48,7 +48,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     way.prints("index show team/dev", "title");
 
     way.fails("index add team/dev", 1, "index 'team/dev' exists");
-    way.fails("index show team/x", 1, "The stage team/x could not be found.");
+    way.fails("index show team/x", 1, "The stage team/x could not be found;");
     way.fails("index set team/dev colour=red", 1, "colour=red; `larder index set --help` lists");
     way.fails("index set team/dev volatile=perhaps", 1, "perhaps");
     way.fails("index set team/dev bases=team/none", 1, "team/none");

@@ -64,7 +64,7 @@ fn check_life(running: &Running, way: &Way<'_>) {
     wait_until("the push", || running.get("/team/prod/lib/1.10").status == 200);
     way.prints("release push team/dev lib 1.10 team/prod", "team/prod");
 
-    way.fails("release list team/none", 1, "The stage team/none could not be found.");
+    way.fails("release list team/none", 1, "The stage team/none could not be found;");
     way.fails("release yank team/dev lib 7", 1, "7");
     way.fails("release push team/dev lib 7 team/prod", 1, "7");
     let hinted = "team/none could not be found; `larder index list` shows";

@@ -90,7 +90,6 @@ fn one_at_a_time_and_it_can_be_stopped() {
     reason("somebody stopped it");
     // A mirror that goes offline.
     begin(&index, &all).expect(202);
-    upstream.wait_for(&place, 2);
     let switch = |is_offline: bool| {
         index.alice().patch("/alice/up", json!({"mirror_offline": is_offline})).expect(200);
     };
