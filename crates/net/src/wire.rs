@@ -613,6 +613,14 @@ mod tests {
         (SharedWire::new(wire), client)
     }
 
+    async fn end_turn(wire: &SharedWire) {
+        poll_fn(|cx| {
+            wire.poll_send(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     /// What arrives at the client at once.
     fn received(client: &UnixStream) -> Vec<u8> {
         let mut bytes = vec![0; 1 << 20];
@@ -630,7 +638,7 @@ mod tests {
             wire.flush().await.unwrap();
         }
         assert_eq!(received(&client), b"");
-        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        end_turn(&wire).await;
         client.readable().await.unwrap();
         assert_eq!(received(&client), b"first second third");
     }
@@ -652,7 +660,7 @@ mod tests {
             }
         })
         .await;
-        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        end_turn(&wire).await;
         assert!(wire.lock().gathered_room.is_some());
         let mut taken = vec![0; sent.len()];
         let sending = poll_fn(|cx| {
@@ -669,7 +677,7 @@ mod tests {
         let (mut wire, client) = shared_wire();
         drop(client);
         wire.write_all(b"an answer").await.unwrap();
-        poll_fn(|cx| Poll::Ready(wire.poll_send(cx))).await;
+        end_turn(&wire).await;
         let error = wire.read(&mut [0; 10]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
