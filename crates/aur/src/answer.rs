@@ -204,7 +204,7 @@ impl Snapshot {
         answer
     }
 
-    /// The answer, if `admit` lets it have so many packages.
+    /// The answer, unless `admit` refuses the number of its packages.
     #[inline(always)]
     fn answer_if<E>(
         &self,

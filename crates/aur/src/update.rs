@@ -239,7 +239,7 @@ struct DumpOrder<'a> {
     elsewhere: u32,
 }
 
-/// After so many records in a row that were found elsewhere, the one after the last of them is expected next.
+/// If so many records in a row were not the expected one, the dump goes on elsewhere: behind the last of them.
 const ELSEWHERE_MAX: u32 = 8;
 
 impl<'a> DumpOrder<'a> {

@@ -193,8 +193,10 @@ fn leave_unread(mut body: Incoming, progress: &Arc<Progress>) {
     progress.left_body_unread.store(true, Relaxed);
     let share = progress.share.get().filter(|_| progress.is_http2());
     let Some(Ok(held)) = share.map(|share| share.hold(STREAM_BYTES)) else { return };
-    // There is none at the end of the process.
+    // While the process ends, a body may be dropped outside of the runtime.
     let Ok(runtime) = Handle::try_current() else { return };
+    // Its bytes count as read by a request until the task has taken them.
+    let taking_guard = HandlerGuard::new(progress);
     let progress = progress.clone();
     runtime.spawn(async move {
         let taking = async {
@@ -208,7 +210,7 @@ fn leave_unread(mut body: Incoming, progress: &Arc<Progress>) {
             }
         };
         let _ = tokio::time::timeout(UNREAD_PATIENCE, taking).await;
-        drop(held);
+        drop((taking_guard, held));
     });
 }
 

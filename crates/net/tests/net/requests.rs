@@ -241,27 +241,27 @@ async fn a_body_that_looks_like_a_refusal_is_sent() {
 }
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap();
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub(crate) const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 /// Flags: no more of the stream, no more of its header.
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 
 /// What a client of HTTP/2 sends first.
-fn preface() -> Vec<u8> {
+pub(crate) fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(SETTINGS, 0, 0, &[])[..]].concat()
 }
 
 /// A header of a request: the method as a number of the static table, http, and the path and the authority as literals.
-fn header(method: u8, path: &str) -> Vec<u8> {
+pub(crate) fn header(method: u8, path: &str) -> Vec<u8> {
     [&[method, 0x86, 0x04, path.len() as u8], path.as_bytes(), b"\x01\x01x"].concat()
 }
 

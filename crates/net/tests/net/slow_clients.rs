@@ -1,5 +1,6 @@
 //! Clients that send or read slowly, or not at all: they are cut off, and cost others nothing.
 
+use super::requests::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, header, preface};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,6 +95,24 @@ async fn an_http2_client_that_opens_no_window_is_cut_off() {
     let response = client.get(format!("http://{}/large", server.tcp())).send().await.unwrap();
     until(|| server.counters.connections_cut.get() == 1).await;
     assert!(response.bytes().await.is_err());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_client_that_reads_nothing_is_cut_off() {
+    const GET: u8 = 0x82;
+    const WINDOW_UPDATE: u8 = 8;
+    // INITIAL_WINDOW_SIZE, and as much for the connection: only the system's buffers hold the server back.
+    let windows = [
+        frame(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]),
+        frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0, 0, 0]),
+        frame(HEADERS, END_HEADERS | END_STREAM, 1, &header(GET, "/large")),
+    ];
+    let server = Running::start(Limits { write_stall_timeout: SHORT, ..limits() });
+    let mut client = server.connect();
+    client.write_all(&[preface(), windows.concat()].concat()).unwrap();
+    until(|| server.counters.connections_cut.get() == 1).await;
+    until(|| server.counters.connections_open.get() == 0).await;
     server.stop().await;
 }
 
