@@ -178,9 +178,9 @@ struct AttachmentForm {
 }
 
 /// A form that does not count.
-fn undue(undue: FormRefusal) -> HttpError {
-    let problem = undue.problem("load this page again", "Send it");
-    HttpError::refused(HttpError::from(undue).status(), problem)
+fn form_refused(refusal: FormRefusal) -> HttpError {
+    let problem = refusal.problem("load this page again", "Send it");
+    HttpError::refused(HttpError::from(refusal).status(), problem)
 }
 
 /// A refused change, as the page says it.
@@ -206,7 +206,7 @@ pub(crate) async fn change_attachments(
 ) -> Result<Response, HttpError> {
     let name = &route.article()?;
     let sender = forms::sender(app, head)?;
-    let (session, principal) = sender.ok_or_else(|| undue(FormRefusal::LoggedOut))?;
+    let (session, principal) = sender.ok_or_else(|| form_refused(FormRefusal::LoggedOut))?;
     let error = match carry_out(app, head, name, (&session, &principal), body).await {
         Ok(done) => {
             let path = attachment_changes::path(name, "");
@@ -251,7 +251,7 @@ async fn carry_out(
         let called = field.name().unwrap_or_default().to_owned();
         if let Some(filename) = file_name(&field) {
             if !is_due {
-                return Err(undue(FormRefusal::Token));
+                return Err(form_refused(FormRefusal::Token));
             }
             if called != "file" || arrived.file.is_some() || filename.is_empty() {
                 continue;
@@ -294,7 +294,7 @@ async fn carry_out(
         }
     }
     if !is_due {
-        return Err(undue(FormRefusal::Token));
+        return Err(form_refused(FormRefusal::Token));
     }
     if arrived.act == "remove" {
         let file = arrived.file_of(article)?;

@@ -180,7 +180,7 @@ pub(crate) async fn edit(
     let draft = Draft::of(&fields)?;
     let (session, principal) = match sender {
         Ok(sender) => sender,
-        Err(undue) => return editing.undue(&draft, undue).await,
+        Err(refusal) => return editing.refuse(&draft, refusal).await,
     };
     let sender = (&session, &principal);
     if let Err(error) = admit_editor(app, &principal, name) {
@@ -426,13 +426,13 @@ impl EditRequest<'_> {
     }
 
     /// The page again, if the session has ended or the form belongs to another session.
-    async fn undue(&self, draft: &Draft, undue: FormRefusal) -> Result<Response, HttpError> {
+    async fn refuse(&self, draft: &Draft, refusal: FormRefusal) -> Result<Response, HttpError> {
         let what = if draft.is_deleting { "delete" } else { "save" };
-        let problem = undue.problem(&format!("{what} here"), &format!("Look at it, and {what}"));
+        let problem = refusal.problem(&format!("{what} here"), &format!("Look at it, and {what}"));
         let sender = forms::logged_in(self.app, self.head).await.ok();
         let sender = sender.as_ref().map(|(session, principal)| (session, principal));
         let outcome = Outcome { problem, ..Outcome::default() };
-        self.page(sender, draft, outcome, HttpError::from(undue).status()).await
+        self.page(sender, draft, outcome, HttpError::from(refusal).status()).await
     }
 
     async fn page(

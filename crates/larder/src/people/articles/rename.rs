@@ -98,7 +98,7 @@ pub(crate) async fn rename(
     let draft = Draft::of(&fields)?;
     let (session, principal) = match sender {
         Ok(sender) => sender,
-        Err(undue) => return renaming.undue(&draft, undue).await,
+        Err(refusal) => return renaming.refuse(&draft, refusal).await,
     };
     let error = match renaming.carry_out(&principal, &draft).await {
         Ok(written) => {
@@ -128,11 +128,11 @@ impl RenameRequest<'_> {
     }
 
     /// The form again, because the session has ended, or the form belongs to another one.
-    async fn undue(&self, draft: &Draft, undue: FormRefusal) -> Result<Response, HttpError> {
-        let problem = undue.problem("rename it here", "Look at it, and send it");
+    async fn refuse(&self, draft: &Draft, refusal: FormRefusal) -> Result<Response, HttpError> {
+        let problem = refusal.problem("rename it here", "Look at it, and send it");
         let sender = forms::logged_in(self.app, self.head).await.ok();
         let session = sender.as_ref().map(|(session, _)| session);
-        self.page(session, draft, problem, HttpError::from(undue).status()).await
+        self.page(session, draft, problem, HttpError::from(refusal).status()).await
     }
 
     /// The form; nothing in it is of the article but its name, which was asked for.
