@@ -8,6 +8,7 @@
 mod daemon;
 mod dex;
 mod far_host;
+mod frozen;
 mod mariadb;
 mod nginx;
 mod porcupine;
@@ -25,10 +26,11 @@ use std::process::{Child, Command, Stdio};
 
 pub use dex::{DEX_EMAIL, DEX_PASSWORD, Dex};
 pub use far_host::{FarHost, LOST, Line, SLOW};
+pub use frozen::FrozenServer;
 pub use mariadb::{MariaDb, MariaDbSession};
 pub use nginx::Nginx;
 pub use porcupine::Porcupine;
-pub use postgres::{FrozenServer, Postgres};
+pub use postgres::Postgres;
 pub use receiver::{Receiver, Request};
 pub use s3::S3;
 pub use silent_proxy::SilentProxy;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::frozen::FrozenServer;
 use crate::guard;
 use crate::postgres::{as_user, said, signal};
 
@@ -117,10 +118,9 @@ impl MariaDb {
     }
 
     /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
-    pub fn freeze(&self) -> crate::FrozenServer {
+    pub fn freeze(&self) -> FrozenServer {
         let pid = self.pid();
-        signal(pid, Signal::STOP);
-        crate::FrozenServer { processes: vec![pid] }
+        FrozenServer::stop(pid, |_| vec![])
     }
 
     /// Runs statements in a database as its administrator; each is a transaction unless they say otherwise.

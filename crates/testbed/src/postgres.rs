@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::frozen::{FrozenServer, processes_of};
+
 /// A running server; it ends with this process at the latest, and its files are removed.
 pub struct Postgres {
     programs: PathBuf,
@@ -151,10 +153,7 @@ impl Postgres {
         let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
         let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
         // The main process comes first, so that it starts no further ones.
-        signal(main, Signal::STOP);
-        let processes: Vec<i32> = std::iter::once(main).chain(children(main)).collect();
-        processes.iter().for_each(|pid| signal(*pid, Signal::STOP));
-        FrozenServer { processes }
+        FrozenServer::stop(main, processes_of)
     }
 
     /// Runs statements in a database as its administrator: with `psql`, and without a transaction around them.
@@ -190,33 +189,9 @@ impl Postgres {
     }
 }
 
-/// A frozen server; dropping this lets it continue.
-pub struct FrozenServer {
-    pub(crate) processes: Vec<i32>,
-}
-
-impl Drop for FrozenServer {
-    fn drop(&mut self) {
-        self.processes.iter().for_each(|pid| signal(*pid, Signal::CONT));
-    }
-}
-
 pub(crate) fn signal(pid: i32, signal: Signal) {
     // It may have ended on its own.
     let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
-}
-
-/// The processes whose parent is `pid`.
-fn children(pid: i32) -> Vec<i32> {
-    let processes = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
-    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let parent = |pid: i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The process name in parentheses may contain anything.
-        let (_, rest) = stat.rsplit_once(") ")?;
-        rest.split(' ').nth(1)?.parse::<i32>().ok()
-    };
-    processes.filter(|process| parent(*process) == Some(pid)).collect()
 }
 
 /// The directory of the programs: the newest installed version.

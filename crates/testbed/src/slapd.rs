@@ -16,7 +16,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, free_address};
-use crate::postgres::{said, signal};
+use crate::frozen::FrozenServer;
+use crate::postgres::said;
 
 /// A running directory; it ends with the test's process at the latest.
 pub struct Slapd {
@@ -164,10 +165,9 @@ impl Slapd {
     }
 
     /// Freezes it: connections are made, but nothing answers until the returned value is dropped.
-    pub fn freeze(&self) -> crate::FrozenServer {
+    pub fn freeze(&self) -> FrozenServer {
         let pid = self.server.lock().expect("no panic").pid().as_raw_pid();
-        signal(pid, Signal::STOP);
-        crate::FrozenServer { processes: vec![pid] }
+        FrozenServer::stop(pid, |_| vec![])
     }
 }
 
