@@ -16,7 +16,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, version};
+use rustls::{Error, InconsistentKeys, ServerConfig, version};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -56,10 +56,18 @@ pub enum TlsError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the key.
+        /// What is wrong with it.
         problem: String,
     },
-    /// The certificate and the key do not belong together, or rustls cannot use them.
+    /// The certificate and the key do not belong together.
+    #[error("`{}` is not the private key of the certificate in `{}`", key.display(), certificate.display())]
+    Mismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// rustls cannot use the certificate or the key.
     #[error("`{}` and `{}` cannot be used together: {source}", certificate.display(), key.display())]
     Unusable {
         /// The file of the certificate.
@@ -188,22 +196,40 @@ fn read_pair(
     key: &Path,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
-    let chain: Vec<_> =
-        CertificateDer::pem_slice_iter(&read(certificate)?).collect::<Result<_, _>>().map_err(
-            |error| TlsError::Damaged { path: certificate.to_owned(), problem: error.to_string() },
-        )?;
+    let damaged =
+        |path: &Path, error| TlsError::Damaged { path: path.to_owned(), problem: problem(error) };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?)
+        .collect::<Result<_, _>>()
+        .map_err(|error| damaged(certificate, error))?;
     if chain.is_empty() {
         return Err(TlsError::NoCertificate { path: certificate.to_owned() });
     }
     let private_key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
         pem::Error::NoItemsFound => TlsError::NoKey { path: key.to_owned() },
-        error => TlsError::Damaged { path: key.to_owned(), problem: error.to_string() },
+        error => damaged(key, error),
     })?;
-    CertifiedKey::from_der(chain, private_key, provider).map_err(|source| TlsError::Unusable {
-        certificate: certificate.to_owned(),
-        key: key.to_owned(),
-        source,
+    CertifiedKey::from_der(chain, private_key, provider).map_err(|source| {
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        match source {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                TlsError::Mismatch { certificate, key }
+            }
+            source => TlsError::Unusable { certificate, key, source },
+        }
     })
+}
+
+/// What is wrong with a PEM file: the library shows the bytes of its lines as numbers.
+fn problem(error: pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("the line END {} is missing", String::from_utf8_lossy(&end_marker))
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            format!("`{}` begins no section", String::from_utf8_lossy(&line).trim_end())
+        }
+        error => error.to_string(),
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -295,12 +321,17 @@ mod tests {
         check_error(
             &certificate[..certificate.len() / 2],
             &key,
-            "`certificate.pem` is not valid PEM: missing section end marker: [67, 69, 82, 84, 73, 70, 73, 67, 65, 84, 69]",
+            "`certificate.pem` is not valid PEM: the line END CERTIFICATE is missing",
+        );
+        check_error(
+            "-----BEGIN CERTIFICATE\n",
+            &key,
+            "`certificate.pem` is not valid PEM: `-----BEGIN CERTIFICATE` begins no section",
         );
         check_error(
             &certificate,
             &pair().1,
-            "`certificate.pem` and `key.pem` cannot be used together: keys may not be consistent: KeyMismatch",
+            "`key.pem` is not the private key of the certificate in `certificate.pem`",
         );
         let absent = TlsReloader::load("/nowhere/certificate.pem", "/nowhere/key.pem")
             .unwrap_err()

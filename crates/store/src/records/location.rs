@@ -23,8 +23,6 @@ pub struct DatabaseLocationError {
     flaw: String,
 }
 
-const EXPECTED: &str = "`sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE` was expected";
-
 impl FromStr for DatabaseLocation {
     type Err = DatabaseLocationError;
 
@@ -48,10 +46,10 @@ impl FromStr for DatabaseLocation {
             return match text.parse::<PgConnectOptions>() {
                 Ok(_) => Ok(DatabaseLocation::Postgres(text.to_owned())),
                 Err(sqlx::Error::Configuration(flaw)) => Err(error(flaw.to_string())),
-                Err(_) => Err(error(EXPECTED.to_owned())),
+                Err(flaw) => Err(error(flaw.to_string())),
             };
         }
-        Err(error(EXPECTED.to_owned()))
+        Err(error("it begins with neither `sqlite:` nor `postgres://`".to_owned()))
     }
 }
 
@@ -137,7 +135,7 @@ mod tests {
         let error = "mysql://me:se@cret@host/name".parse::<DatabaseLocation>().expect_err("mysql");
         assert_eq!(
             error.to_string(),
-            "`mysql://me:***@host/name` is not a database: `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE` was expected"
+            "`mysql://me:***@host/name` is not a database: it begins with neither `sqlite:` nor `postgres://`"
         );
         let location = "postgres://me:secret@host/name".parse::<DatabaseLocation>();
         assert_eq!(format!("{location:?}"), "Ok(postgres://me:***@host/name)");
@@ -145,8 +143,11 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        check("larder.db", &format!("`larder.db` is not a database: {EXPECTED}"));
-        check("", &format!("`` is not a database: {EXPECTED}"));
+        check(
+            "larder.db",
+            "`larder.db` is not a database: it begins with neither `sqlite:` nor `postgres://`",
+        );
+        check("", "`` is not a database: it begins with neither `sqlite:` nor `postgres://`");
         check(
             "postgres://host:port/name",
             "`postgres://host:port/name` is not a database: invalid port number",
