@@ -139,10 +139,10 @@ fn what_is_no_lock_or_too_much_is_refused() {
         (
             dotted(20_000).into_bytes(),
             422,
-            "40002 tables and lists, and at most 2000 for one package",
+            "40002 tables and lists: at most 2000 were expected for one package",
         ),
         (vec![b'\n'; 4 << 20], 422, "it names no file of an index"),
-        (vec![b'['; 150_001], 422, "150001 values, and at most 150000 were expected"),
+        (vec![b'['; 150_001], 422, "it has 150001 values: at most 150000 were expected"),
         (vec![b' '; (4 << 20) + 1], 413, "4194304"),
     ] {
         let refused = index.alice().json().post(&format!("{AT}?name=x.txt"), &lock);
