@@ -342,7 +342,7 @@ fn read_about(directory: &Path) -> anyhow::Result<ExportManifest> {
     let about: ExportManifest = serde_json::from_slice(&bytes).with_context(expected)?;
     if about.format != FORMAT {
         bail!(
-            "`{}` has the format {}; {FORMAT} was expected, of a version of Larder that knows it",
+            "`{}` has the format {}; {FORMAT} was expected: another version of Larder wrote it",
             path.display(),
             about.format
         );

@@ -349,11 +349,17 @@ impl Response {
         let member = match self.header("content-type") {
             "application/problem+json" => "detail",
             "application/json" => "message",
-            "text/html; charset=utf-8" => return notes(&self.text()),
+            "text/html; charset=utf-8" | "text/html; charset=UTF-8" => return notes(&self.text()),
             _ => return redacted(self.text().trim_end()),
         };
         let json = self.json();
         redacted(json[member].as_str().unwrap_or_else(|| panic!("no {member}: {json}")))
+    }
+
+    /// The line of the text that starts with this, without what differs between runs.
+    #[track_caller]
+    pub(crate) fn line(&self, start: &str) -> String {
+        line(&self.text(), start)
     }
 
     /// All of these words are in the body.
@@ -369,6 +375,13 @@ impl Response {
         check_words(&self.asked, &self.text(), words.all(), false);
         self
     }
+}
+
+/// The line that starts with this, without what differs between runs.
+#[track_caller]
+pub(crate) fn line(text: &str, start: &str) -> String {
+    let line = text.lines().find(|line| line.starts_with(start));
+    redacted(line.unwrap_or_else(|| panic!("no line `{start}` in: {text}")))
 }
 
 /// What a text must say, with all that is wrong in one failure.

@@ -87,7 +87,7 @@ fn answers_name_what_they_depend_on() {
     let file = server.get(&format!("/team/dev/{link}")).expect(200);
     file.has("surrogate-key", "python index:team/dev files:team/dev");
     assert_eq!(file.find("cdn-cache-control"), None);
-    assert!(file.header("cache-control").contains("immutable"), "{}", file.header("cache-control"));
+    file.has("cache-control", "max-age=365000000, immutable, public");
 
     // 404 is no page to keep: it may be there the next moment.
     server.get("/team/stable/+simple/none/").expect(404).has("cache-control", "no-store");
@@ -251,7 +251,8 @@ fn packages_of_the_aur_are_kept_until_they_change() {
     let keys = edge.wait_for("package:yay");
     assert!(keys.contains(&"aur-lists".to_owned()), "{keys:?}");
     assert!(!keys.contains(&"package:paru".to_owned()), "{keys:?}");
-    server.get("/rpc/v5/info/yay").expect(200).says("2.0-1");
+    let info = server.get("/rpc/v5/info/yay").expect(200).json();
+    assert_eq!(info["results"][0]["Version"], "2.0-1");
 }
 
 #[test]

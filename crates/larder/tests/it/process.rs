@@ -15,6 +15,7 @@ use testbed::{FarHost, Line};
 use crate::asking::{Says as _, Words};
 use crate::client::{Client, Response};
 use crate::server::ROOT_PASSWORD;
+use crate::shown::redacted;
 use crate::{catalogue, wait_until};
 
 /// The binary, without any configuration of this machine. `LARDER_TEST_BINARY` names another one, such as one that is optimized, to
@@ -95,6 +96,14 @@ impl Done {
     #[track_caller]
     pub(crate) fn fails<W: AsRef<str>>(&self, code: i32, words: impl Words<W>) -> &Done {
         self.check(code, "").stderr.says(words);
+        self
+    }
+
+    /// It ended with this code, and complained of this alone.
+    #[track_caller]
+    pub(crate) fn complains(&self, code: i32, text: &str) -> &Done {
+        let complaint = redacted(self.stderr.trim_end());
+        assert_eq!((self.code, &*complaint), (Some(code), text), "{self:?}");
         self
     }
 

@@ -34,6 +34,7 @@ use serde_json::{Value, json};
 use crate::asking::{Ask, basic};
 use crate::client::{Client, Response};
 use crate::server::TestServer;
+use crate::shown::shown;
 
 pub(crate) use downloads::counted;
 
@@ -111,6 +112,22 @@ impl Index {
             .get_with(&format!("/{stage}/+simple/{project}/"), &[("User-Agent", "pip/25.0 {}")])
             .expect(200);
         page.text()
+    }
+
+    /// The names of the files on a simple page, as an installer sees it.
+    #[track_caller]
+    fn files(&self, stage: &str, project: &str) -> Vec<String> {
+        let page = self.page(stage, project);
+        let names = page.split("</a>").filter_map(|it| it.rsplit_once('>')).map(|(_, name)| name);
+        names.filter(|name| !name.trim().is_empty()).map(str::to_owned).collect()
+    }
+
+    /// What a simple page says to people, a line for each note.
+    #[track_caller]
+    fn notes(&self, stage: &str, project: &str) -> String {
+        let page = self.browse(&format!("/{stage}/+simple/{project}/")).expect(200).text();
+        let notes = page.lines().filter(|line| line.starts_with("<p><strong>"));
+        notes.map(shown).collect::<Vec<_>>().join("\n")
     }
 
     /// Number of blobs in the store.

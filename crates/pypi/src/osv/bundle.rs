@@ -49,10 +49,10 @@ pub struct Bundle<R> {
 pub enum BundleError {
     /// Its structure is not as it should be.
     #[error("it is no zip of OSV records: {0}")]
-    Zip(#[from] ArchiveError),
+    Zip(ArchiveError),
     /// The disk fails.
     #[error("it cannot be read: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     /// Its records take too much memory.
     #[error("it is too large: {0}")]
     TooMuch(OsvError),
@@ -61,7 +61,8 @@ pub enum BundleError {
     Stopped,
     /// It has no record of the ecosystem.
     #[error(
-        "it has no record of {ECOSYSTEM} that can be read, among {files} files; unreadable are {unreadable}{named}"
+        "it has no record of {ECOSYSTEM} that can be read, among {files} {}; unreadable are {unreadable}{named}",
+        if *files == 1 { "file" } else { "files" }
     )]
     Empty {
         /// How many files are in it.
@@ -71,6 +72,19 @@ pub enum BundleError {
         /// The first of these, with the reason, as the end of a sentence.
         named: String,
     },
+}
+
+// The reasons are in the messages, and no sources: whoever prints a chain of errors would print them twice.
+impl From<ArchiveError> for BundleError {
+    fn from(error: ArchiveError) -> BundleError {
+        BundleError::Zip(error)
+    }
+}
+
+impl From<std::io::Error> for BundleError {
+    fn from(error: std::io::Error) -> BundleError {
+        BundleError::Io(error)
+    }
 }
 
 impl<R: ReaderAt> Bundle<R> {

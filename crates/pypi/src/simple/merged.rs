@@ -137,10 +137,11 @@ pub fn merged_page(merged: &MergedPage<'_>, form: PageForm, links: Links<'_>) ->
             }
             let first_seen = shown.files.iter().filter(|file| file.is_first_seen()).count();
             if first_seen > 0 {
-                let files = if first_seen == 1 { "file" } else { "files" };
+                let (files, were) =
+                    if first_seen == 1 { ("file", "it was") } else { ("files", "they were") };
                 _ = writeln!(
                     lead,
-                    "<p><strong>INFO:</strong> Of {first_seen} {files} upstream does not say when they were uploaded: \
+                    "<p><strong>INFO:</strong> Of {first_seen} {files} upstream does not say when {were} uploaded: \
                      the time that installers get is when this server first saw them.</p>"
                 );
             }

@@ -171,11 +171,13 @@ async fn parsed_lock(
     let shape = LockShape::of(text);
     let (values, tables) = (shape.values, shape.package_tables);
     if values > VALUES_MAX {
-        return Err(unusable(&format!("{values} values, and at most {VALUES_MAX} were expected")));
+        return Err(unusable(&format!(
+            "it has {values} values: at most {VALUES_MAX} were expected"
+        )));
     }
     if tables > PACKAGE_TABLES_MAX {
         return Err(unusable(&format!(
-            "a part with {tables} tables and lists, and at most {PACKAGE_TABLES_MAX} for one package were expected"
+            "a part of it has {tables} tables and lists: at most {PACKAGE_TABLES_MAX} were expected for one package"
         )));
     }
     let length = text.len();

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{Index, Upload, zip};
-use crate::asking::Says as _;
+use crate::asking::{Says as _, line};
 use crate::client::Response;
 use crate::pages::check_harmless;
 use crate::shown::shown;
@@ -15,7 +15,7 @@ const ATTACK: &str = "<script>alert(1)</script>";
 fn page(response: &Response) -> String {
     response.check_status(200);
     response.has("content-type", "text/html; charset=utf-8");
-    response.header("cache-control").says("private");
+    response.has("cache-control", "private, no-cache");
     let text = response.text();
     check_harmless(&text, "a page of an archive");
     text
@@ -91,11 +91,13 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
     let code = page(&index.anybody().get(&format!("{OLD}?member=0")));
     // A character that reorders a line is shown by its number.
     assert_snapshot!("member", shown(&code));
-    page(&index.anybody().get(&format!("{OLD}?member=4"))).says("It is not text");
+    let binary = shown(&page(&index.anybody().get(&format!("{OLD}?member=4"))));
+    assert_eq!(line(&binary, "It is not text"), "It is not text, so it is not shown here.");
     let source = page(&index.anybody().get(SOURCE));
     source.says("tool-2.0/a⟨U+202E⟩b");
     let long = page(&index.anybody().get(&format!("{SOURCE}?member=0")));
-    long.says("Only the beginning is shown.");
+    let bounds = "320 kB, in alice/dev. Only the beginning is shown.";
+    assert_eq!(line(&shown(&long), "320 kB"), bounds);
     assert!(long.len() < 300_000 && long.matches("long \u{e9}\n").count() > 30_000);
     // Again, from the cache.
     assert_eq!(page(&index.anybody().get(OLD)), listed);
@@ -110,7 +112,9 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
     ] {
         index.anybody().get(&path).expect(status);
     }
-    page(&index.anybody().get(&format!("{OLD}?from=99999999999"))).says("6 members");
+    let beyond = shown(&page(&index.anybody().get(&format!("{OLD}?from=99999999999"))));
+    let sum = "6 members, 114 B when unpacked, in alice/dev.";
+    assert_eq!(line(&beyond, "6 members"), sum);
     let browser = ("Accept", "text/html");
     let project = index.anybody().with(browser.0, browser.1).get("/alice/dev/tool/1.0").text();
     project.says(&format!("<a href=\"{OLD}\">contents</a>"));
@@ -126,9 +130,9 @@ fn two_versions_are_compared() {
     let code = "&file=tool-2.0-py3-none-any.whl&old=0&new=0";
     found.says(&code[1..].replace('&', "&#38;"));
     let member = page(&index.anybody().get(&format!("{COMPARED}{code}")));
-    member.says(["⟨U+202E⟩", "safe", "&#60;script&#62;"]);
+    assert_snapshot!("compared_member", shown(&member));
     let same = page(&index.anybody().get("/alice/dev/tool/2.0/+compare?with=2.0"));
-    same.says("Both are the same.");
+    shown(&same).says(["0 added, 0 removed, 0 changed, 5 the same.", "Both are the same."]);
     for (path, status) in [
         ("/alice/dev/tool/2.0/+compare".to_owned(), 400),
         ("/alice/dev/tool/2.0/+compare?with=9".to_owned(), 404),
@@ -148,8 +152,10 @@ fn what_may_not_be_downloaded_may_not_be_looked_into() {
     let edit = json!(["policy_quarantine+=tool==1.0 stolen"]);
     index.alice().patch("/alice/dev", edit).expect(200);
     for path in &paths {
-        let refused = index.alice().get(path).expect(403);
-        refused.says("stolen");
+        index
+            .alice()
+            .get(path)
+            .tells(403, "tool 1.0 is refused by the policy of alice/dev: quarantined: stolen");
     }
     index.alice().get(SOURCE).expect(200);
     let edit = json!(["policy_quarantine-=tool==1.0"]);

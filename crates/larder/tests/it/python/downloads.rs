@@ -194,8 +194,11 @@ fn counting_can_be_switched_off() {
     index.stage("alice/dev", json!({}));
     index.upload("alice/dev", "p-1.0.zip", &sdist("x"));
     times(&index.client(), &first(), 2);
-    let off = index.anybody().json().get("/alice/dev/p/+downloads").expect(404);
-    off.says("`python.count_downloads` is off");
+    index
+        .anybody()
+        .json()
+        .get("/alice/dev/p/+downloads")
+        .tells(404, "downloads are not counted here: `python.count_downloads` is off");
     let page = index.browse("/alice/dev/p").expect(200);
     page.lacks("+downloads");
     let file = index.app.config.data_dir.join("records.db.downloads");

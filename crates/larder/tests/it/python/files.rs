@@ -145,8 +145,7 @@ fn strangers_add_test_results_where_somebody_or_devpis_defaults_say_so() {
     for _ in 0..pypi::change::upload::STRANGERS_TOX_RESULTS_MAX {
         index.anybody().post(&target, json!({})).expect(200);
     }
-    let more = index.anybody().post(&target, json!({})).expect(403);
-    more.says("log in to add more");
+    index.anybody().post(&target, json!({})).tells(403, "project 'p' has as many test results of strangers as are kept (100, or 33554432 bytes): log in to add more");
     index.user("bob").post(&target, json!({})).expect(200);
     // A body that is too large is refused unread.
     let bytes = vec![b'['; (4 << 20) + 1];

@@ -123,10 +123,10 @@ fn what_is_too_young_is_refused_under_every_address() {
         let hidden = &page["_hidden"][0];
         let facts = (&hidden["files"], &hidden["index"], &hidden["reason"]);
         assert_eq!(facts, (&json!(2), &json!("alice/up"), &json!("younger than 7 days")), "{page}");
-        let human =
-            index.client().get_with(&format!("/{stage}/+simple/foo/"), &[("Accept", "text/html")]);
-        let sentence = "2 files are hidden by the policy of alice/up: younger than 7 days.";
-        human.says(sentence);
+        assert_eq!(
+            index.notes(stage, "foo"),
+            "INFO: 2 files are hidden by the policy of alice/up: younger than 7 days."
+        );
     }
     let before = upstream.requests().len();
     for name in ["foo-3.0.tar.gz", "foo-4.0.tar.gz"] {
@@ -310,7 +310,8 @@ fn check_quarantined(index: &Index, target: &str, reason: &str) {
     let message = format!("1 file is hidden by the policy of alice/dev: {reason}");
     let expected = json!({"type": "projectconfig", "result": {}, "message": message});
     assert_eq!(project, expected);
-    index.get("/metrics").says("larder_policy_refused_total{rule=\"quarantine\"} 2");
+    let refused = index.metric("larder_policy_refused_total{rule=\"quarantine\"}");
+    assert_eq!(refused, 2.0);
 }
 
 #[test]

@@ -433,8 +433,16 @@ fn pushes_stay_outside() {
             );
         }
     }
-    for url in ["http://169.254.169.254/latest/", "http://[fd00::1]/", "https://10.0.0.1/"] {
-        push(url, false).says("no public address is known for `");
+    for (url, host) in [
+        ("http://169.254.169.254/latest/", "169.254.169.254"),
+        ("http://[fd00::1]/", "[fd00::1]"),
+        ("https://10.0.0.1/", "10.0.0.1"),
+    ] {
+        let text = format!(
+            "no public address is known for `{host}`; `egress_allow` of the configuration may name others"
+        );
+        let told = json!([[-1, "exception on release upload:", text]]);
+        assert_eq!(push(url, false).expect(502).json()["result"], told);
     }
     assert!(inside.requests().is_empty());
     // By name, where the setting names what the name leads to.

@@ -142,7 +142,7 @@ fn a_version_is_meant_in_any_spelling() {
     index.page("alice/dev", "p").says("data-yanked=\"broken\"");
     let order = json!({"name": "p", "version": "3.4-1", "targetindex": "alice/prod"});
     index.alice().post("/alice/dev", order).expect(200);
-    index.page("alice/prod", "p").says("p-3.4.post1.zip");
+    assert_eq!(index.files("alice/prod", "p"), ["p-3.4.post1.zip"]);
     index.alice().delete("/alice/dev/p/2025.9.4").expect(200);
     assert_eq!(of("2025.09.4").0, 404);
 }
@@ -175,7 +175,7 @@ fn a_projects_status() {
         status(&index.alice().send("DELETE", target, Value::Null)),
         json!({"status": "active"})
     );
-    index.page("alice/dev", "p").says("p-1.0.zip");
+    assert_eq!(index.files("alice/dev", "p"), ["p-1.0.zip"]);
     index.anybody().get("/alice/dev/none/+status").message(404, "project not found");
 }
 
@@ -193,12 +193,10 @@ fn old_versions_go_by_the_rule() {
     index.user("bob").post(target, json!({"versions": 1})).expect(403);
     let dry = result(&post(&format!("{target}?dry_run"), json!({"versions": 2})), "retention");
     assert_snapshot!("retention_dry_run", shown_json(&dry));
-    index.page("alice/dev", "p").says("p-1.0.zip");
+    assert_eq!(index.files("alice/dev", "p").len(), 4);
     index.alice().patch("/alice/dev", json!(["retention_versions=3"])).expect(200);
     assert_snapshot!("retention", shown_json(&result(&post(target, Value::Null), "retention")));
-    let page = index.page("alice/dev", "p");
-    page.says("p-1.1.zip");
-    page.lacks("p-1.0.zip");
+    assert_eq!(index.files("alice/dev", "p"), ["p-1.1.zip", "p-1.10.zip", "p-1.9.zip"]);
     // No version is that old.
     let none = result(&post(target, json!({"days": 1})), "retention");
     assert_eq!(none["removals"], json!([]));

@@ -13,13 +13,13 @@ fn check(target: &str) {
         .send("OPTIONS", target, ())
         .expect(204);
     response.has("access-control-allow-origin", "*");
-    for method in ["GET", "HEAD", "POST", "OPTIONS"] {
-        response.header("access-control-allow-methods").says(method);
-        response.header("allow").says(method);
-    }
+    response
+        .has("access-control-allow-methods", "GET, HEAD, POST, OPTIONS")
+        .has("allow", "GET, HEAD, POST, OPTIONS");
     // `*` covers no header in requests with credentials, so the one that matters is named.
-    response.header("access-control-allow-headers").says("Content-Type");
-    response.has("access-control-max-age", "86400");
+    response
+        .has("access-control-allow-headers", "*, Content-Type")
+        .has("access-control-max-age", "86400");
 }
 
 #[test]

@@ -100,10 +100,10 @@ fn words_with_signs() {
 #[test]
 fn questions_are_checked() {
     ask("names=x&by=name")
-        .expect(400)
-        .says("`name` is no value of the parameter `by`: expected prov or desc");
+        .tells(400, "`name` is no value of the parameter `by`: expected prov or desc");
     let many: Vec<String> = (0..40).map(|number| format!("word{number}")).collect();
-    ask(&format!("by=desc&names={}", many.join(","))).expect(400);
+    ask(&format!("by=desc&names={}", many.join(",")))
+        .tells(400, "Too many words specified: at most 32 different ones are searched for.");
     // People get a page.
     assert!(ask("K=names").header("content-type").starts_with("text/html"));
 }

@@ -133,7 +133,10 @@ fn long_urls() {
     for target in
         [too_long.as_str(), &too_long.replace("40_000", ""), &format!("/{}", "y".repeat(200_000))]
     {
-        large().get(target).expect(414).says("32768 bytes");
+        large().get(target).tells(
+            414,
+            "the URL is longer than 32768 bytes; send the parameters as the body of a POST instead",
+        );
     }
     let just_fits = format!("/rpc?v=5&type=info&arg={}", "x".repeat(32_700));
     assert_eq!(large().get(&just_fits).names(), "");

@@ -94,7 +94,7 @@ fn what_is_no_bundle_is_refused() {
         }
     }
     check(hostile, "it is no zip of OSV records");
-    check(zip(&[("a.txt", record("MAL-1"))]), "among 1 files");
+    check(zip(&[("a.txt", record("MAL-1"))]), "among 1 file;");
     check(
         zip(&[("a.json", b"[]".to_vec())]),
         "unreadable are 1, as \"a.json\": it is not an OSV record",

@@ -111,7 +111,7 @@ fn a_time_that_upstream_does_not_say_is_when_a_file_was_first_seen_and_marked_so
     assert_eq!(said(0), (Some("2026-01-01T00:00:00Z"), None));
     assert_eq!(said(1), (Some("2026-01-31T12:00:00.123456Z"), Some("first-seen")));
     let human = merged(&world, "bar", Some(&page), PageForm::Human);
-    assert!(human.contains("Of 1 file upstream does not say when"), "{human}");
+    assert!(human.contains("Of 1 file upstream does not say when it was uploaded: "), "{human}");
     page.files.pop();
     let human = merged(&world, "bar", Some(&page), PageForm::Human);
     assert!(!human.contains("does not say when"), "{human}");

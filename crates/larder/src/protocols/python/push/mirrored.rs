@@ -179,7 +179,7 @@ async fn spooled(
     let answer = app.python.mirrors.fetched_file(mirror, project, file).await;
     let answer = answer.map_err(|trouble| failed(stage, &trouble))?;
     let FileAnswer::File(answer) = answer else {
-        let text = format!("the upstream of {stage} lists {}, and does not have it", file.filename);
+        let text = format!("the upstream of {stage} lists {}, but does not have it", file.filename);
         return Err(HttpError::refused(StatusCode::BAD_GATEWAY, text).into());
     };
     let mut upload = app.store.blobs.begin(bytes_max);

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::*;
-use crate::asking::{Says as _, each};
+use crate::asking::each;
 use crate::python::{Ask, path, sdist};
 use crate::shown::shown_json;
 
@@ -26,13 +26,6 @@ fn start_with_release(settings: Value) -> (Upstream, Index, Vec<u8>) {
 fn push(ask: Ask, version: &str, target: &str) -> Response {
     let order = json!({"name": "Foo", "version": version, "targetindex": target});
     ask.json().post("/alice/up", order)
-}
-
-#[track_caller]
-fn check_refused(response: &Response, status: u16, text: &str) {
-    let found = response.text();
-    response.check_status(status);
-    found.says(text);
 }
 
 fn audit(index: &Index, event: &str) -> Vec<Value> {
@@ -60,7 +53,8 @@ fn a_release_of_upstream_goes_into_a_stage() {
         wait_until("the audit log", || audit(&index, "approved").len() == 1);
         let entry = &audit(&index, "approved")[0];
         assert_snapshot!("approved", shown_json(entry));
-        entry["reason"].to_string().says(&Digest::of(&content).to_string());
+        let reason = format!("pushed from alice/up, SHA-256 {}", Digest::of(&content));
+        assert_eq!(entry["reason"], reason);
         // Again: nothing changes, and it is told all the same.
         let asked = upstream.count(&format!("/files/{SDIST}"));
         assert_eq!(result(&push(index.alice(), "1.0", "alice/dev"), "actionlog"), log);
@@ -74,12 +68,18 @@ fn orders_that_are_refused() {
     let (upstream, index, _) = start_with_release(json!({}));
     let asked = upstream.requests().len();
     let rows = [
-        (index.user("bob"), "1.0", "alice/dev", 401, "user 'bob' cannot upload to 'alice/dev'"),
+        (
+            index.user("bob"),
+            "1.0",
+            "alice/dev",
+            401,
+            "user 'bob' cannot upload to 'alice/dev': `bob` is not in `acl_upload` of alice/dev",
+        ),
         (index.anybody(), "1.0", "alice/dev", 401, "user None cannot upload to 'alice/dev'"),
         (index.alice(), "1.0", "alice/none", 404, "The stage alice/none could not be found."),
     ];
     each(rows, |(ask, version, target, status, text)| {
-        check_refused(&push(ask, version, target), status, text);
+        push(ask, version, target).tells(status, text);
     });
     assert_eq!(upstream.requests().len(), asked, "nothing is fetched for them");
     // Of what is not there, to another server, and only documentation.
@@ -87,12 +87,16 @@ fn orders_that_are_refused() {
     let into = |name: &str, version: &str, only_docs: bool| json!({"name": name, "version": version, "targetindex": "alice/dev", "only_docs": only_docs});
     let orders = [
         (into("Foo", "7.0", false), 400, "there are no files for Foo 7.0 on stage alice/up"),
-        (into("nothing", "1.0", false), 400, "no files for nothing"),
-        (elsewhere, 404, "mirror"),
-        (into("foo", "1.0", true), 404, ""),
+        (
+            into("nothing", "1.0", false),
+            400,
+            "there are no files for nothing 1.0 on stage alice/up",
+        ),
+        (elsewhere, 404, "cannot submit to mirror index"),
+        (into("foo", "1.0", true), 404, "no release/files found for foo 1.0"),
     ];
     each(orders, |(order, status, text)| {
-        check_refused(&index.alice().json().post("/alice/up", order), status, text);
+        index.alice().json().post("/alice/up", order).tells(status, text);
     });
 }
 
@@ -101,11 +105,11 @@ fn orders_that_are_refused() {
 fn a_file_that_is_another_is_not_pushed() {
     let (upstream, index, _) = start_with_release(json!({}));
     let push = || push(index.alice(), "0.9", "alice/dev");
-    check_refused(&push(), 502, "lists foo-0.9.zip");
+    push().tells(502, "the upstream of alice/up lists foo-0.9.zip, but does not have it");
     upstream.offer("/files/foo-0.9.zip", Offer::file("wrong"));
-    check_refused(&push(), 502, "upstream's page says");
+    push().tells(502, "the mirror alice/up has no answer of its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST");
     upstream.offer("/files/foo-0.9.zip", Offer::file("older"));
-    check_refused(&push(), 400, "foo-0.9.zip cannot be pushed");
+    push().tells(400, "foo-0.9.zip cannot be pushed: the file is not a whole zip archive: Missing end of central directory");
     json_page(index.client(), "alice/dev", "foo").expect(404);
 }
 
@@ -115,10 +119,10 @@ fn a_push_keeps_the_rules_of_both_indexes() {
     let (_upstream, index, content) = start_with_release(json!({}));
     let push = || push(index.alice(), "1.0", "alice/dev");
     index.alice().patch("/alice/up", json!({"policy_deny": ["foo"]})).expect(200);
-    check_refused(&push(), 403, "policy of alice/up");
+    push().tells(403, "foo-1.0.zip is refused by the policy of alice/up: denied by `foo`");
     index.alice().patch("/alice/up", json!({"policy_deny": []})).expect(200);
     index.upload("alice/dev", SDIST, &sdist("foo, but another"));
-    check_refused(&push(), 409, SDIST);
+    push().tells(409, "foo-1.0.zip already exists in non-volatile index");
     index.alice().patch("/alice/dev", json!({"volatile": true})).expect(200);
     push().expect(200);
     assert_eq!(index.client().get(&path("alice/dev", SDIST, &content)).body, content);

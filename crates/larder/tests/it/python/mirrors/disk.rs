@@ -58,7 +58,8 @@ fn nothing_is_downloaded_onto_a_full_disk() {
     assert_eq!(page.json()["files"][1]["filename"], more);
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
     let refused = server.get(&root_place_of(&upstream, more)).expect(503);
-    refused.says("free_bytes_min");
+    let text = format!("; 4100 more would leave less than {} (`store.free_bytes_min`)", u64::MAX);
+    assert!(refused.told().ends_with(&text), "{}", refused.told());
     assert!(refused.find("retry-after").is_some(), "{:?}", refused.headers);
     assert_eq!(upstream.count(&format!("/files/{more}")), 0, "upstream is not even asked");
     let server = start_in(server.stop(), |_| ());
@@ -93,7 +94,7 @@ fn downloads_count_while_they_are_written() {
     }
     assert!(index.server.metric("larder_mirror_disk_bytes") >= (800 << 10) as f64);
     // Upstream has sent 100 bytes of each, but their full space is promised.
-    client.get(&place_of(&upstream, names[2])).expect(503).says("mirror_disk_bytes_max");
+    client.get(&place_of(&upstream, names[2])).tells(503, "the mirror alice/up has no answer of its upstream: the cache of the mirrors has no room: 413696 bytes more do not go into 1048576 (`python.mirror_disk_bytes_max`) beside what is read and written now");
     for name in names {
         upstream.release(&format!("/files/{name}"));
     }

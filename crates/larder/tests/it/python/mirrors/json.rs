@@ -63,8 +63,8 @@ fn files_that_a_policy_hides_are_not_in_the_json_and_it_says_so() {
     index.alice().patch("/alice/dev", json!({"policy_deny": ["foo<2"]})).expect(200);
     // The policy counts for the link.
     assert_snapshot!("one_is_hidden", shown_json(&get("/alice/dev/foo").json()));
-    let refused = get("/alice/dev/foo/1.0").expect(403);
-    refused.says("foo 1.0 is refused by the policy of alice/dev");
+    get("/alice/dev/foo/1.0")
+        .tells(403, "foo 1.0 is refused by the policy of alice/dev: denied by `foo<2`");
     let log = index.alice().json().get("/alice/dev/+audit").json();
     let noted = &log["result"]["items"][0];
     assert_eq!((&noted["what"], &noted["rule"]), (&json!("foo 1.0"), &json!("deny")), "{log}");
@@ -98,8 +98,7 @@ fn a_project_with_many_files_is_sent_in_portions() {
     let links = |data: &Value| texts(&data["+links"], "href");
     let all = get("/alice/up/foo");
     let message = all.json()["message"].clone();
-    let message = message.as_str().expect("a message");
-    assert!(message.starts_with("1 file is hidden by the policy of alice/up: "), "{message}");
+    assert_eq!(message, "1 file is hidden by the policy of alice/up: denied by `foo==2.999`");
     let all = result(&all, "projectconfig");
     let versions = all.as_object().expect("an object");
     assert_eq!(versions.len(), 1 + 599);

@@ -1,7 +1,6 @@
 //! Mirrors whose upstream is not asked, by their own setting or by the server's.
 
 use super::*;
-use crate::asking::Says as _;
 
 const LATER: &str = "foo-2.0.tar.gz";
 
@@ -34,7 +33,7 @@ fn an_offline_mirror_serves_what_is_known() {
     for stage in ["alice/up", "alice/dev"] {
         let known = json_page(client, stage, "foo").expect(200);
         assert_eq!(known.json()["files"][1]["filename"], LATER);
-        known.header("cache-control").says("no-store");
+        known.has("cache-control", "max-age=0, must-revalidate, no-cache, no-store");
         check_stale(&known);
         let list = client.get_with(&format!("/{stage}/+simple/"), &[JSON_PAGE]).expect(200);
         check_stale(&list);
@@ -50,13 +49,13 @@ fn an_offline_mirror_says_what_it_does_not_know() {
     let client = index.client();
     for stage in ["alice/up", "alice/dev"] {
         json_page(client, stage, "nowhere").expect(404);
-        json_page(client, stage, "bar").expect(504).says("mirror_offline=true");
+        json_page(client, stage, "bar").tells(504, "the mirror alice/up has no answer of its upstream: this was never fetched, and the upstream is not asked (mirror_offline=true)");
     }
     for method in ["GET", "HEAD"] {
         client.anybody().send(method, &place_of(&upstream, LATER), ()).expect(504);
     }
     let refused = index.alice().post("/alice/up/+simple/foo/refresh", json!({}));
-    refused.expect(504).says("it is not asked (mirror_offline=true); the last good page");
+    refused.tells(504, "the mirror alice/up has no answer of its upstream: it is not asked (mirror_offline=true); the last good page stays, as confirmed TIME");
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
 }
 
@@ -78,7 +77,10 @@ fn a_cache_is_served_offline_after_a_restart() {
     let page = json_page(server.client, "root/pypi", "foo").expect(200);
     check_stale(&page);
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
-    json_page(server.client, "root/pypi", "bar").expect(504).says("python.mirrors_offline=true");
-    server.get("/readyz?verbose").says("no upstream is asked");
+    json_page(server.client, "root/pypi", "bar").tells(504, "the mirror root/pypi has no answer of its upstream: this was never fetched, and the upstream is not asked (python.mirrors_offline=true)");
+    assert_eq!(
+        server.get("/readyz?verbose").line("[+] mirrors"),
+        "[+] mirrors: no upstream is asked (python.mirrors_offline)"
+    );
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
 }

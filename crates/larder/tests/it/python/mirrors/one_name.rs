@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::{Offer, Upstream};
 
 use super::{JSON_PAGE, allow_this_machine, json_page, list, place_of};
-use crate::asking::{Says as _, each, texts};
+use crate::asking::{Says as _, each, line, texts};
 use crate::python::{Index, sdist};
 
 const NEAR: &str = "foo-1.0-py3-none-any.whl";
@@ -69,8 +69,10 @@ fn a_stranger_elsewhere_slips_in_nothing() {
     let apart = (vec![NEAR.to_owned()], 404, 404);
     assert_eq!(shown(&index, &far), apart);
     assert_eq!(provenance(&index, "1.0", NEAR), 302);
-    let human = index.client().get_with("/alice/dev/+simple/foo/", &[("Accept", "text/html")]);
-    human.says("No releases from <strong>alice/other</strong>");
+    assert_eq!(
+        index.notes("alice/dev", "foo"),
+        "INFO: No releases from alice/other are included: nothing says that its project of this name is the same (mirror_merge)."
+    );
     let devpi = index.client().get_with("/alice/dev/foo", &[("Accept", "application/json")]);
     let versions =
         devpi.json()["result"].as_object().map(|it| it.keys().cloned().collect::<Vec<_>>());
@@ -183,8 +185,12 @@ fn owners_say_where_else_their_projects_are() {
         assert_eq!(page["alternate-locations"], json!(["https://one.example/foo/"]), "{page}");
         let html = index.page(stage, "foo");
         html.says("<meta name=\"pypi:alternate-locations\" content=\"https://one.example/foo/\">");
-        let human = index.client().get_with(&format!("/{stage}/foo"), &[("Accept", "text/html")]);
-        human.says("https://up.example/simple/foo/");
+        let human = crate::shown::shown(&index.browse(&format!("/{stage}/foo")).html());
+        let [tracks, other] = ["https://up.example/simple/foo/", "https://one.example/foo/"];
+        let said = "the project that this one extends or copies, as its owner says";
+        assert_eq!(line(&human, tracks), format!("{tracks} <{tracks}> {said}"));
+        let said = "another place of this project, as its owner says";
+        assert_eq!(line(&human, other), format!("{other} <{other}> {said}"));
     }
     let shown = index.client().get_with("/alice/base", &[("Accept", "application/json")]);
     shown.lacks("secret");
@@ -192,7 +198,10 @@ fn owners_say_where_else_their_projects_are() {
         index.alice().patch("/alice/base", json!({"project_tracks": [wrong]})).expect(400);
     }
     let merge = json!({"mirror_merge": "some"});
-    index.alice().patch("/alice/base", merge).expect(400).says("`connected` or `all`");
+    index
+        .alice()
+        .patch("/alice/base", merge)
+        .tells(400, "'mirror_merge' cannot be some: `connected` or `all` was expected");
 }
 
 /// `alice/dev` on the index `alice/base`, which removes its releases by a rule, and on a mirror that has `foo` as well.
@@ -247,7 +256,7 @@ fn an_emptied_name_is_not_the_mirrors() {
         let far = place_of(&upstream, FAR).replace("/alice/up/", "/alice/dev/");
         assert_eq!(index.client().get(&far).status, 404, "{how}");
         assert_eq!(pages_asked(), before, "{how}: the name was sent upstream");
-        index.alice().json().delete("/alice/base/foo").expect(404).says("release_name=1");
+        index.alice().json().delete("/alice/base/foo").tells(404, "project not found: nothing is left of it but its name, which `release_name=1` releases");
         let kept = index.alice().json().get("/alice/base").json();
         assert_eq!(kept["result"]["held_names"], json!(["foo"]), "{how}");
     });

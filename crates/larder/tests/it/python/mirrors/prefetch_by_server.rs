@@ -4,10 +4,10 @@ use insta::assert_snapshot;
 
 use super::prefetch::{lock, sha256, upstream_with};
 use super::*;
-use crate::asking::Says as _;
+use crate::asking::line;
 use crate::browser::Browser;
 use crate::python::PASSWORD;
-use crate::shown::shown_json;
+use crate::shown::{shown, shown_json};
 
 const AT: &str = "/alice/up/+prefetch";
 
@@ -85,7 +85,10 @@ fn one_at_a_time_and_it_can_be_stopped() {
     upstream.hold(&place);
     begin(&index, &all).expect(202);
     upstream.wait_for(&place, 1);
-    begin(&index, &all).expect(409).says("are being fetched for this mirror");
+    begin(&index, &all).tells(
+        409,
+        "the files of a lock are being fetched for this mirror: wait for it, or stop it",
+    );
     index.alice().json().delete(AT).expect(200);
     reason("somebody stopped it");
     // A mirror that goes offline.
@@ -95,7 +98,7 @@ fn one_at_a_time_and_it_can_be_stopped() {
     };
     switch(true);
     reason("its upstream is not asked (mirror_offline=true)");
-    begin(&index, &all).expect(409).says("mirror_offline=true");
+    begin(&index, &all).tells(409, "alice/up: its upstream is not asked (mirror_offline=true)");
     // A user who lost the right, and a deleted mirror.
     switch(false);
     begin(&index, &all).expect(202);
@@ -120,7 +123,7 @@ fn only_those_who_may_change_the_mirror() {
     let mut bob = Browser::of(index.client(), "bob", PASSWORD);
     bob.get("/+manage/prefetch/alice/up").expect(403);
     let refused = index.alice().json().post("/alice/dev/+prefetch", "foo==1.0");
-    refused.expect(400).says("alice/dev is no mirror");
+    refused.tells(400, "alice/dev is no mirror: it has no upstream to fetch files from");
     assert_eq!(last(&index), json!({"state": "none"}));
 }
 
@@ -131,23 +134,45 @@ fn what_is_no_lock_or_too_much_is_refused() {
     let dotted = |count: usize| format!("[[package]]\n{}", "a.b.c = 1\n".repeat(count));
     let many = |count: usize| (0..count).map(|at| format!("p{at}==1\n")).collect::<String>();
     for (lock, status, says) in [
-        (b"\xff".to_vec(), 422, "`x.txt`: this is no text in UTF-8"),
-        (b"foo>=1".to_vec(), 422, "`x.txt`: line 1: `foo>=1` names no one version"),
+        (
+            b"\xff".to_vec(),
+            422,
+            "`x.txt`: this is no text in UTF-8: a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected",
+        ),
+        (
+            b"foo>=1".to_vec(),
+            422,
+            "`x.txt`: line 1: `foo>=1` names no one version; `name==version` was expected, as `uv export` and `pip freeze` write it",
+        ),
         (b"version = 1\n[[package]]\n".to_vec(), 422, "`x.txt`: `package` number 1 has no name"),
-        (b"# nothing\n".to_vec(), 422, "`x.txt`: it names no file of an index"),
-        (many(5_001).into_bytes(), 422, "it names more than 5000 releases"),
+        (
+            b"# nothing\n".to_vec(),
+            422,
+            "`x.txt`: it names no file of an index: a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected",
+        ),
+        (
+            many(5_001).into_bytes(),
+            422,
+            "`x.txt`: it names more than 5000 releases, or more than 20000 files, the most that were expected",
+        ),
         (
             dotted(20_000).into_bytes(),
             422,
-            "40002 tables and lists, and at most 2000 for one package",
+            "`x.txt`: a part of it has 40002 tables and lists: at most 2000 were expected for one package",
         ),
-        (vec![b'\n'; 4 << 20], 422, "it names no file of an index"),
-        (vec![b'['; 150_001], 422, "150001 values, and at most 150000 were expected"),
-        (vec![b' '; (4 << 20) + 1], 413, "4194304"),
+        (
+            vec![b'\n'; 4 << 20],
+            422,
+            "`x.txt`: it names no file of an index: a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected",
+        ),
+        (vec![b'['; 150_001], 422, "`x.txt`: it has 150001 values: at most 150000 were expected"),
+        (
+            vec![b' '; (4 << 20) + 1],
+            413,
+            "the body has more than 4194304 bytes, the most that is accepted",
+        ),
     ] {
-        let refused = index.alice().json().post(&format!("{AT}?name=x.txt"), &lock);
-        assert_eq!(refused.status, status, "{says}: {}", refused.text());
-        refused.says(says);
+        index.alice().json().post(&format!("{AT}?name=x.txt"), &lock).tells(status, says);
     }
     assert_eq!(last(&index), json!({"state": "none"}));
 }
@@ -162,47 +187,46 @@ fn with_page() -> (Upstream, Index, Browser, String) {
     let index = index_of(&upstream, json!({}));
     let mut alice = Browser::of(index.client(), "alice", PASSWORD);
     alice.get("/+manage/indexes/alice/up").says(PAGE);
-    let shown = alice.get(PAGE).text();
-    (upstream, index, alice, shown)
+    let html = alice.get(PAGE).text();
+    (upstream, index, alice, html)
 }
 
 /// A file that is no lock is refused by name; nothing is accepted without the token.
 #[test]
 fn forms_that_fetch_nothing_ahead() {
-    let (_upstream, index, mut alice, shown) = with_page();
-    let refused = alice.submit_file((&shown, FORM), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
-    refused.expect(422).says("`photo&#60;b&#62;.png`: this is no text");
-    alice.submit_file((&shown, FORM), &[], Some(("", b""))).expect(422);
-    alice.submit_file((&shown, FORM), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
+    let (_upstream, index, mut alice, html) = with_page();
+    let refused = alice.submit_file((&html, FORM), &[], Some(("photo<b>.png", b"\x89PNG\xff")));
+    refused.tells(422, "Nothing was begun. `photo<b>.png`: this is no text in UTF-8: a requirements file with `name==version`, uv.lock, poetry.lock or pylock.toml was expected");
+    alice.submit_file((&html, FORM), &[], Some(("", b""))).expect(422);
+    alice.submit_file((&html, FORM), &[("form", "x"), ("lock", "foo==1.0")], None).expect(403);
     assert_eq!(last(&index), json!({"state": "none"}));
 }
 
 #[test]
 fn people_paste_a_lock() {
-    let (_upstream, index, mut alice, shown) = with_page();
-    let moved = alice.submit_file((&shown, FORM), &[("lock", "foo==1.0\r\nbar==1")], None);
+    let (_upstream, index, mut alice, html) = with_page();
+    let moved = alice.submit_file((&html, FORM), &[("lock", "foo==1.0\r\nbar==1")], None);
     moved.expect(303).has("location", PAGE);
     ended(&index);
-    alice.get(PAGE).says([
-        "all 2 releases were looked at",
-        "Fetched: 1 file, 7 B",
-        "bar 1: the index has no",
-    ]);
+    assert_snapshot!("page", shown(&alice.get(PAGE).text()));
 }
 
 #[test]
 fn people_upload_a_lock_and_stop() {
-    let (upstream, index, mut alice, shown) = with_page();
+    let (upstream, index, mut alice, html) = with_page();
     let second = "foo-2.0.tar.gz";
     let files = json!([file(&upstream, WHEEL, b"content"), file(&upstream, second, b"two")]);
     upstream.offer("/simple/foo/", page("foo", files));
     index.alice().post("/alice/up/+simple/foo/refresh", json!({})).expect(302);
     upstream.hold(&format!("/files/{second}"));
     let uploaded = ("requirements.txt", b"foo==2.0".as_slice());
-    alice.submit_file((&shown, FORM), &[], Some(uploaded)).expect(303);
-    let shown = alice.get(PAGE).text();
-    shown.says("It is being fetched: 0 of 1 releases");
-    alice.submit_file((&shown, "Stop"), &[], None).expect(303);
-    alice.get(PAGE).says("after 0 of 1 releases: somebody stopped it.");
+    alice.submit_file((&html, FORM), &[], Some(uploaded)).expect(303);
+    let html = alice.get(PAGE).text();
+    assert_eq!(line(&shown(&html), "It is"), "It is being fetched: 0 of 1 releases so far.");
+    alice.submit_file((&html, "Stop"), &[], None).expect(303);
+    assert_eq!(
+        line(&shown(&alice.get(PAGE).text()), "It"),
+        "It ended early, after 0 of 1 releases: somebody stopped it."
+    );
     upstream.release(&format!("/files/{second}"));
 }

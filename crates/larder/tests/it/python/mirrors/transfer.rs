@@ -88,8 +88,7 @@ fn an_export_adds_what_is_new_and_removes_what_one_that_was_killed_has_left() {
     // Two at once would remove each other's.
     let lock = std::fs::File::open(&first).expect("a directory");
     lock.lock().expect("a lock");
-    let told = format!("another export writes into `{}`", first.display());
-    export_to(&directory, &first).fails(1, &told);
+    export_to(&directory, &first).complains(1, "larder: another export writes into `DIRECTORY/export`: a directory of its own was expected");
 }
 
 #[test]
@@ -104,7 +103,11 @@ fn a_cache_is_carried_over() {
     earlier_partial_files(&export)
         .iter()
         .for_each(|it| std::fs::write(it, "half").expect("a file"));
-    import(&directory, &export).fails(1, "in use");
+    let told = format!(
+        "larder: the data directory `DIRECTORY/data` is in use by process {} (lock file `DIRECTORY/data/larder.lock`)",
+        std::process::id()
+    );
+    import(&directory, &export).complains(1, &told);
     drop(server.stop());
 
     upstream.break_with(Some(500));
@@ -127,7 +130,7 @@ fn a_cache_is_carried_over() {
     assert_eq!(json_page(server.client, "root/pypi", "nowhere").status, 404, "the list is here");
     assert_eq!(upstream.requests().len(), asked);
     // For another upstream, it is another export.
-    export_to(&empty(&Upstream::start()), &export).fails(1, "has an export of");
+    export_to(&empty(&Upstream::start()), &export).complains(1, "larder: `DIRECTORY/export` has an export of http://127.0.0.1:PORT/simple/; another directory was expected for http://127.0.0.1:PORT/simple/");
 }
 
 /// The only file below a directory, however deep.
@@ -166,7 +169,7 @@ impl Tampered {
         assert!(copied.expect("it runs").success());
         change(export.path());
         let directory = empty(&self.upstream);
-        import(&directory, export.path()).fails(1, says);
+        import(&directory, export.path()).complains(1, says);
         let server = offline(directory);
         let page = json_page(server.client, "root/pypi", "foo");
         assert_eq!(page.status, page_status, "{says}: {}", page.text());
@@ -191,10 +194,13 @@ fn a_file_that_was_changed_in_an_export_is_not_imported() {
     let wheel = |export: &Path| only_file(&export.join("files"));
     let foo = |export: &Path| export.join("pages/foo");
     let rows: [Change<'_>; 6] = [
-        (&|it: &Path| std::fs::write(wheel(it), "contenT").expect("a file"), "was expected"),
+        (
+            &|it: &Path| std::fs::write(wheel(it), "contenT").expect("a file"),
+            "larder: +upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: it has the SHA-256 DIGEST; DIGEST was expected\nlarder: 1 left out",
+        ),
         (
             &|it: &Path| std::fs::write(wheel(it), "more content").expect("a file"),
-            "it has 12 bytes",
+            "larder: +upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: it has 12 bytes; 7 were expected\nlarder: 1 left out",
         ),
         (
             &|it: &Path| {
@@ -202,7 +208,7 @@ fn a_file_that_was_changed_in_an_export_is_not_imported() {
                 std::fs::remove_file(&path).expect("a file");
                 symlink(&outside, &path).expect("a link");
             },
-            "no ordinary file",
+            "larder: +upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: it is no ordinary file\nlarder: 1 left out",
         ),
         (
             &|it: &Path| {
@@ -211,7 +217,7 @@ fn a_file_that_was_changed_in_an_export_is_not_imported() {
                 std::fs::rename(parent, &aside).expect("a rename");
                 symlink(&aside, parent).expect("a link");
             },
-            "is no directory",
+            "larder: +upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: `DIRECTORY/files/ed` is no directory\nlarder: 1 left out",
         ),
         // The file has other bytes under their own digest, but that is not the one on the page.
         (
@@ -225,9 +231,12 @@ fn a_file_that_was_changed_in_an_export_is_not_imported() {
                 std::fs::create_dir_all(&path).expect("a directory");
                 std::fs::write(path.join(&other), "contenT").expect("a file");
             },
-            "its page says",
+            "larder: +upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: it has the SHA-256 DIGEST; its page says DIGEST\nlarder: 1 left out",
         ),
-        (&|it: &Path| edit(&foo(it), "\"link\":\"", "\"link\":\"../"), "has no such file"),
+        (
+            &|it: &Path| edit(&foo(it), "\"link\":\"", "\"link\":\"../"),
+            "larder: ../+upstream/127.0.0.1:PORT/files/foo-1.0-py3-none-any.whl: the page of foo has no such file\nlarder: 1 left out",
+        ),
     ];
     each(rows, |(change, says)| tampered.check(change, says, 200));
 }
@@ -238,23 +247,32 @@ fn a_page_or_a_description_that_was_changed_in_an_export_is_not_imported() {
     let foo = |export: &Path| export.join("pages/foo");
     let description = |export: &Path| export.join("larder-mirror.json");
     let rows: [Change<'_>; 6] = [
-        (&|it: &Path| edit(&foo(it), "\"kept\":[", "\"kept\":[0,"), "pages/foo"),
-        (&|it: &Path| edit(&foo(it), WHEEL, "foo-9.0-py3-none-any.whl"), "was expected"),
+        (
+            &|it: &Path| edit(&foo(it), "\"kept\":[", "\"kept\":[0,"),
+            "larder: pages/foo: invalid type: integer `0`, expected struct ExportedFile at line 1 column 141\nlarder: 1 left out",
+        ),
+        (
+            &|it: &Path| edit(&foo(it), WHEEL, "foo-9.0-py3-none-any.whl"),
+            "larder: pages/foo: it has the SHA-256 DIGEST; DIGEST was expected\nlarder: 1 left out",
+        ),
         (
             &|it: &Path| std::fs::rename(foo(it), it.join("pages/Foo")).expect("a rename"),
-            "no name of a project",
+            "larder: pages/Foo: this is no name of a project\nlarder: 1 left out",
         ),
-        (&|it: &Path| edit(&description(it), "\"format\": 1", "\"format\": 2"), "has the format 2"),
+        (
+            &|it: &Path| edit(&description(it), "\"format\": 1", "\"format\": 2"),
+            "larder: `DIRECTORY/larder-mirror.json` has the format 2; 1 was expected: another version of Larder wrote it",
+        ),
         (
             &|it: &Path| std::fs::remove_file(description(it)).expect("a file"),
-            "is no export of a mirror",
+            "larder: `DIRECTORY` is no export of a mirror: no `larder-mirror.json` that can be read: No such file or directory (os error 2)",
         ),
         (
             &|it: &Path| {
                 let large = std::fs::File::create(it.join("pages/bar")).expect("a file");
                 large.set_len(1 << 40).expect("a sparse file");
             },
-            "python.mirror_disk_bytes_max",
+            "larder: the export takes SIZE bytes; the cache may take 21474836480 (`python.mirror_disk_bytes_max`), and what comes first would be removed for what comes last",
         ),
     ];
     each(rows, |(change, says)| tampered.check(change, says, 504));

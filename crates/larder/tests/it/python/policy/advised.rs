@@ -12,8 +12,9 @@ use super::audit::audit;
 use super::{
     FILES, JSON_PAGE, check_refused, json_page, mirror, names, start_knowing, upstream_of,
 };
-use crate::asking::each;
+use crate::asking::{each, line};
 use crate::python::{Index, path, sdist, wheel};
+use crate::shown::shown;
 use crate::wait_until;
 
 /// Every address of a file, and of its metadata if it has some.
@@ -123,10 +124,13 @@ fn known_malware_is_refused_under_every_address() {
 #[test]
 fn refused_malware_is_told_to_people_and_noted() {
     let it = Refusing::start();
-    let human = it.index.browse("/alice/dev/+simple/own/");
-    human.says("2 files are hidden by the policy of alice/base: known malware: MAL-2026-2.");
+    assert_eq!(
+        it.index.notes("alice/dev", "own"),
+        "INFO: Because this project isn't in the mirror_whitelist, no releases from alice/up are included.\nINFO: 2 files are hidden by the policy of alice/base: known malware: MAL-2026-2."
+    );
     it.index.anybody().json().get("/alice/base/own/1.0").expect(403);
-    it.index.get("/metrics").says("larder_policy_refused_total{rule=\"malware\"}");
+    let refused = it.index.metric("larder_policy_refused_total{rule=\"malware\"}");
+    assert_eq!(refused, 1.0);
     let log = audit(&it.index.root().json().get("/alice/base/+audit?rule=malware&limit=1"));
     assert_eq!(log, [["refused", "own 1.0", "malware", "known malware: MAL-2026-2"]]);
 }
@@ -226,18 +230,21 @@ fn a_warning_is_noted_and_refuses_nothing() {
 fn pages_for_people_have_the_warning() {
     let (index, _upstream, _directory) = start_warning();
     let page = |path: &str| index.browse(path).expect(200);
-    page("/alice/dev/+simple/foo/").says(
-        "another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1",
+    assert_eq!(
+        index.notes("alice/dev", "foo"),
+        "INFO: 1 file is hidden by the policy of alice/up: known malware: MAL-1.\nWARNING: foo-1.0.tar.gz and another file are served with a warning by the policy of alice/up: known vulnerability: GHSA-1.\nINFO: Of 1 file upstream does not say when it was uploaded: the time that installers get is when this server first saw them."
     );
     index.stage("alice/own", measures());
     for version in ["1.0", "2.0", "3.0"] {
         index.upload("alice/own", &format!("foo-{version}.zip"), &sdist(version));
     }
-    page("/alice/own/foo/1.0").says(
-        "foo-1.0.zip is served with a warning by the policy of alice/own: known vulnerability: GHSA-1.",
+    let release = shown(&page("/alice/own/foo/1.0").text());
+    assert_eq!(
+        line(&release, "Warning: "),
+        "Warning: foo-1.0.zip is served with a warning by the policy of alice/own: known vulnerability: GHSA-1."
     );
     let newest = page("/alice/own/foo");
-    newest.lacks("with a warning");
+    newest.says("foo-2.0.zip").lacks("with a warning");
     let hidden = "1 file is hidden by the policy of alice/own: known malware: MAL-1.";
-    newest.says(["foo-2.0.zip", hidden]);
+    assert_eq!(line(&shown(&newest.text()), "1 file is"), hidden);
 }

@@ -6,7 +6,8 @@ use insta::assert_snapshot;
 
 use super::super::Ask;
 use super::*;
-use crate::shown::shown_json;
+use crate::asking::line;
+use crate::shown::{shown, shown_json};
 
 /// The entries of an audit log, newest first: event, file, rule, and reason.
 pub(super) fn audit(answer: &Response) -> Vec<[String; 4]> {
@@ -31,7 +32,8 @@ fn the_audit_log_says_who_was_refused_what_and_who_broke_the_glass() {
     index.alice().patch("/alice/up", edit).expect(200);
     assert_eq!(index.client().get(&target("alice/up", young)).text(), young);
     assert!(names(&json_page(&index, "alice/dev", "foo")).contains(young));
-    index.client().get_with("/alice/up", &[("Accept", "text/html")]).says("urgent, says alice");
+    let shown = line(&shown(&index.browse("/alice/up").html()), "foo==3.0");
+    assert_eq!(shown, "foo==3.0 until 2100-01-01 00:00: urgent, says alice");
 
     let changed = format!("exception set: {exception}");
     let expected = [
