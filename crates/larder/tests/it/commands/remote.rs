@@ -68,8 +68,15 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
         "does not accept the token from LARDER_TOKEN",
     );
     check("--token -begins-with-a-dash", &[], "", 1, "does not accept the token from --token");
-    check("--user team --password-stdin", &[], "no\n", 1, "does not accept the password");
-    check("--token-stdin", &[], "", 2, "is empty");
+    let wrong = "does not accept the password from standard input: it is wrong, expired or revoked";
+    check("--user team --password-stdin", &[], "no\n", 1, wrong);
+    check(
+        "--token-stdin",
+        &[],
+        "",
+        2,
+        "standard input is empty: a password or a token was expected",
+    );
     check("--user team", &[], "", 2, "--password-stdin");
     let pypirc = running.process.directory.path().join(".pypirc");
     let section =
