@@ -98,9 +98,9 @@ impl ServerFlags {
             }
         };
         let credentials = if self.token_stdin {
-            given(TOKEN_USER, &line_of_stdin()?, "the token on standard input")?
+            given(TOKEN_USER, &line_of_stdin()?, "standard input")?
         } else if let Some(user) = &self.user {
-            given(user, &line_of_stdin()?, "the password on standard input")?
+            given(user, &line_of_stdin()?, "standard input")?
         } else if let Some(token) = &self.token {
             given(TOKEN_USER, token, "--token")?
         } else if let Some(token) = environment.get(TOKEN_VARIABLE) {

@@ -64,7 +64,7 @@ impl<'text> UnverifiedToken<'text> {
         }
         let parts: Vec<&str> = text.split('.').collect();
         let [header, payload, signature] = parts[..] else {
-            return Err(invalid("it has not three parts with dots between them"));
+            return Err(invalid("it does not have three parts with dots between them"));
         };
         let header = object(header, "header")?;
         if header.contains_key("crit") {
@@ -129,7 +129,7 @@ impl<'text> UnverifiedToken<'text> {
         let decoded = decode::<Map<String, Value>>(self.text, &key.decoding, &validation);
         let claims = decoded.map_err(|error| {
             invalid(format!(
-                "its signature does not hold for the key `{}`: {error}",
+                "it cannot be verified with the key `{}`: {error}",
                 shown(&self.key_id)
             ))
         })?;

@@ -362,6 +362,14 @@ impl Response {
         line(&self.text(), start)
     }
 
+    /// The names of the files on a page for installers, with blanks between.
+    pub(crate) fn files(&self) -> String {
+        let text = self.text();
+        let (links, _) = text.rsplit_once("</a>").unwrap_or_default();
+        let names = links.split("</a>").filter_map(|it| it.rsplit_once('>'));
+        names.map(|(_, name)| name).collect::<Vec<_>>().join(" ")
+    }
+
     /// All of these words are in the body.
     #[track_caller]
     pub(crate) fn says<W: AsRef<str>>(&self, words: impl Words<W>) -> &Response {

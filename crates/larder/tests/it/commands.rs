@@ -10,9 +10,9 @@ mod remote;
 use serde_json::Value;
 
 use crate::accounts::{Place, prepare};
-use crate::asking::Says as _;
 use crate::client::Response;
 use crate::process::{Done, Process, larder};
+use crate::shown::redacted;
 use crate::wait_until;
 
 /// A server of the Python index alone, with the users `root` (password `horse`), `team` and `alice` (password `pw`).
@@ -100,7 +100,9 @@ impl Way<'_> {
     /// A command that ends well prints this.
     #[track_caller]
     fn prints(&self, line: &str, expected: &str) {
-        self.run(line).check(0, "").stdout.says(expected);
+        let done = self.run(line);
+        let said = redacted(done.check(0, "").stdout.trim_end());
+        assert_eq!(said, expected, "`{line}`");
     }
 
     #[track_caller]
@@ -114,7 +116,18 @@ impl Way<'_> {
     #[track_caller]
     fn fails(&self, line: &str, code: i32, says: &str) {
         let done = self.run(line);
-        done.fails(code, says);
+        done.check(code, "");
         assert_eq!(done.stdout, "", "`{line}`");
+        let mut said = redacted(done.stderr.trim_end());
+        // What clap adds, and the URL and the status before what a server says.
+        if said.starts_with("error: ") {
+            said.truncate(said.find("\n\n").unwrap_or(said.len()));
+        }
+        if let Some((_, rest)) = said.split_once("http://127.0.0.1:PORT/ answers ")
+            && !says.contains("answers")
+        {
+            said = format!("larder: {}", &rest["404: ".len()..]);
+        }
+        assert_eq!(said, says, "`{line}`");
     }
 }

@@ -7,7 +7,6 @@ use insta::assert_snapshot;
 use serde_json::Value;
 
 use crate::asking::Says as _;
-use crate::browser::ACCEPT;
 use crate::catalogue;
 use crate::server::{ROOT, TestServer, busy, small};
 use crate::shown::shown;
@@ -52,7 +51,7 @@ fn every_surface_answers_and_exact_names_come_first() {
     assert_eq!(short.last().expect("a group").1, ["x-attest"]);
     // The page says the same, and how long the lists are.
     assert_snapshot!("search", shown(&server.page("/search?q=attest")));
-    server.get("/search?q=nothing-is-called-so").says("Nothing is found.");
+    server.get("/search?q=nothing-is-called-so").tells(200, "Nothing is found.\nTry fewer or shorter words. Names are found by any part of them; descriptions of packages and titles of articles, too; articles by the words in their texts.");
     assert!(found(&server, "", &[]).is_empty());
     server.get(&format!("/search?q={}", "x".repeat(3_000))).expect(200);
 }
@@ -108,22 +107,16 @@ fn the_status_is_said_in_words() {
 #[test]
 fn pages_of_errors_say_what_one_can_do() {
     let server = &TestServer::serving(&catalogue::small());
-    let check = |method: &str, target: &str, status: u16, texts: &[&str]| {
-        let page = server.anybody().with_all(&[ACCEPT]).send(method, target, ()).expect(status);
-        page.has("content-type", "text/html; charset=utf-8");
-        page.says(texts);
-    };
-    check(
-        "GET",
-        "/packages/none",
-        404,
-        &["there is no package `none`", "search for what you want"],
-    );
-    check("PUT", "/status", 405, &["Programs ask for this in another way"]);
-    check("GET", "/article/x?bad=1", 400, &["Change it"]);
     make(server, "POST", "/article/gone/0", "text");
     server.root().delete("/article/gone/1").expect(200);
-    check("GET", "/article/gone", 410, &["somebody deleted it"]);
+    let pages =
+        [("GET", "/packages/none", 404), ("PUT", "/status", 405), ("GET", "/article/gone", 410)];
+    let pages = pages.map(|(method, target, status)| {
+        let page = server.anybody().browser().send(method, target, ()).expect(status);
+        page.has("content-type", "text/html; charset=utf-8");
+        format!("{method} {target}:\n{}\n", shown(&page.text()))
+    });
+    assert_snapshot!("errors", pages.join("\n"));
     let limited = TestServer::serving_with(&catalogue::small(), |config| config.aur.rate_limit = 1);
     let ask = || limited.browse("/rpc/v5/info/attest");
     assert_eq!((ask().status, ask().status), (200, 429));

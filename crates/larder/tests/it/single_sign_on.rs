@@ -80,11 +80,13 @@ impl World {
     }
 }
 
+/// Why nobody is logged in by a provider that is down.
+const UNREACHABLE: &str = "Acme cannot be reached now, or does not answer as it should. Try it again in a minute; a password still works.";
+
 /// The form for passwords, with why the provider did not log anybody in; no session.
 #[track_caller]
 fn refused(browser: &mut Browser, answer: &Response, status: u16, words: &str) {
-    answer.check_status(status);
-    answer.says("Not logged in").says(words).says("<h1>Log in</h1>");
+    answer.tells(status, &format!("Not logged in. {words}")).says("<h1>Log in</h1>");
     browser.get("/+account").says("<h1>Log in</h1>");
 }
 
@@ -247,13 +249,34 @@ fn who_is_not_logged_in() {
     let world = World::start();
     world.server.add_user("bob", "staple");
     for (claims, words) in [
-        (json!({"sub": "1", "preferred_username": "bob"}), "has a user of that name"),
-        (json!({"sub": "1", "preferred_username": "root"}), "has a user of that name"),
-        (json!({"sub": "1", "preferred_username": "rpc"}), "no user of this server can have"),
-        (json!({"sub": "1", "preferred_username": "a b"}), "No user can be made"),
-        (json!({"sub": "1", "preferred_username": "<script>"}), "No user can be made"),
-        (json!({"sub": "1", "preferred_username": ["x"]}), "the name of a user was expected"),
-        (json!({"sub": "1", "preferred_username": null}), "has no claim"),
+        (
+            json!({"sub": "1", "preferred_username": "bob"}),
+            "Your name at the provider is `bob`, and this server has a user of that name who is not linked with your account there; if that is you, log in with your password and link the two on the page of your account.",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": "root"}),
+            "Your name at the provider is `root`, and this server has a user of that name who is not linked with your account there; if that is you, log in with your password and link the two on the page of your account.",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": "rpc"}),
+            "Your name at the provider is `rpc`, which no user of this server can have.",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": "a b"}),
+            "No user can be made for your account at the provider: username 'a b' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked. (`preferred_username`).",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": "<script>"}),
+            "No user can be made for your account at the provider: username '<script>' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked. (`preferred_username`).",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": ["x"]}),
+            "No user can be made for your account at the provider: its claim `preferred_username` is [\\\"x\\\"], and the name of a user was expected.",
+        ),
+        (
+            json!({"sub": "1", "preferred_username": null}),
+            "No user can be made for your account at the provider: it has no claim `preferred_username` for the name of a user.",
+        ),
     ] {
         let mut browser = world.browser();
         let answer = world.log_in(&mut browser, &claims);
@@ -267,18 +290,28 @@ fn who_is_not_logged_in() {
     root.submit(&page, "Disable", &[]);
     let mut browser = world.browser();
     let answer = world.log_in(&mut browser, &json!({"sub": "7", "preferred_username": "alice"}));
-    refused(&mut browser, &answer, 403, "disabled");
+    refused(&mut browser, &answer, 403, "User 'alice' is disabled.");
     // A provider that makes no users, and one whose settings want a claim.
     let world = World::of(FakeProvider::new(Key::ec()), "", |_| ());
     let mut browser = world.browser();
     let answer = world.log_in(&mut browser, &json!({"sub": "7", "preferred_username": "alice"}));
-    refused(&mut browser, &answer, 403, "No user of this server is linked");
+    refused(
+        &mut browser,
+        &answer,
+        403,
+        "No user of this server is linked with your account at the provider, and none is made by logging in.",
+    );
     let settings = "make_users = true\nrequire = { hd = \"acme.example\" }\n";
     let world = World::of(FakeProvider::new(Key::ec()), settings, |_| ());
     let mut browser = world.browser();
     let mut claims = json!({"sub": "7", "preferred_username": "alice", "hd": "evil.example"});
     let answer = world.log_in(&mut browser, &claims);
-    refused(&mut browser, &answer, 403, "admits only some");
+    refused(
+        &mut browser,
+        &answer,
+        403,
+        "Acme knows you, and this server admits only some of those whom it knows.",
+    );
     claims["hd"] = json!("acme.example");
     world.log_in(&mut browser, &claims).expect(303);
 }
@@ -290,7 +323,7 @@ fn a_provider_that_is_down() {
     world.provider.issuer.serve_status("/.well-known/openid-configuration", "500 Oops");
     let mut browser = world.browser();
     let answer = browser.get("/+account/oidc/company?next=%2Farticles");
-    refused(&mut browser, &answer, 503, "Acme cannot be reached now");
+    refused(&mut browser, &answer, 503, UNREACHABLE);
     assert_eq!(world.metric("unavailable"), 1.0);
     let page = answer.text();
     let root = [("name", "root"), ("password", crate::server::ROOT_PASSWORD)];
@@ -302,13 +335,13 @@ fn a_provider_that_is_down() {
     let back = world.provider.authorize(sent.header("location"), &json!({"sub": "7"}));
     world.provider.issuer.serve_status("/token", "502 Bad Gateway");
     let answer = browser.get(&back);
-    refused(&mut browser, &answer, 503, "cannot be reached now");
+    refused(&mut browser, &answer, 503, UNREACHABLE);
     // Or refuses: its text is shown as text.
     let sent = browser.get("/+account/oidc/company").expect(303);
     let state = &authorization(sent.header("location"))["state"];
     let error = "error=access_denied&error_description=%3Cb%3Eno%3C%2Fb%3E";
     let answer = browser.get(&format!("/+account/oidc/company/callback?{error}&state={state}"));
-    refused(&mut browser, &answer, 403, "access_denied");
+    refused(&mut browser, &answer, 403, "Acme did not log you in: access_denied. <b>no</b>");
     answer.lacks("<b>no</b>");
 }
 

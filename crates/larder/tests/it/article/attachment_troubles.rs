@@ -82,7 +82,7 @@ fn who_may_only_write_learns_no_sizes() {
         ("condition_missing", None)
     );
     let whole = put(&server, "/+attachments/docs/a/y.png", &[], &noise(800));
-    whole.says("2034 bytes");
+    whole.tells(413, "all attachments of `docs/a` would have 2034 bytes: at most 2000 are allowed (`article.attachments_bytes_max`)");
 }
 
 /// The answer to a write was lost, and its sender repeats it.

@@ -86,7 +86,7 @@ fn a_draft_is_only_for_those_who_may_write_it() {
         // What a writer has seen is not kept for others.
         server.browse(place).expect(404);
     });
-    server.root().browser().get("/article/plums").text().says("Draft.");
+    server.root().browser().get("/article/plums").says("Draft.");
     let action = |name: &str| json!({"actions": {name: {"name": "plums"}}});
     server.anybody().post("/actions", action("article.get")).expect(404);
     server.root().post("/actions", action("article.get")).expect(200);

@@ -167,9 +167,9 @@ fn programs_find_what_is_in_a_folder() {
     server.root().delete("/article/gone/z/1").expect(200);
     let ask = || server.anybody().json();
     let check = |folder: &str, place: &str| {
-        let response = ask().get(&format!("/article/{folder}/")).expect(303);
-        response.has("location", place);
-        response.text().says("is a folder: ");
+        let response = ask().get(&format!("/article/{folder}/"));
+        let expected = format!("`{}/` is a folder: {place}", folder.replace("%20", " "));
+        response.tells(303, &expected).has("location", place);
     };
     check("guide", "/article/guide/README");
     check("guide/a%20b", "/articles?prefix=guide%2Fa+b%2F");

@@ -76,11 +76,9 @@ fn an_answer_is_bounded_and_names_where_to_go_on() {
 
 #[track_caller]
 fn check_refused(server: &TestServer, target: &str, status: u16, says: &str) -> Value {
-    let response = server.get(target).expect(status);
-    response.has("content-type", "application/problem+json");
-    let problem = response.json();
-    problem["detail"].as_str().expect("a detail").says(says);
-    problem
+    let response = server.get(target);
+    response.tells(status, says).has("content-type", "application/problem+json");
+    response.json()
 }
 
 #[test]
@@ -91,15 +89,30 @@ fn what_cannot_be_asked_is_refused() {
             "/changes?surface=x",
             "`x` is no value of `surface`: expected one of aur, python, articles",
         ),
-        ("/changes?since=1", "`surface` is missing"),
-        ("/changes?surface=python&since=x", "`x` is no position for `since`"),
-        ("/changes?surface=python&limit=0", "`0` is no value of the parameter `limit`"),
-        ("/changes?surface=python&limit=10001", "expected a whole number from 1 to 10000"),
-        ("/changes?surface=python&x=1", "the parameter `x` is unknown"),
+        (
+            "/changes?since=1",
+            "the parameter `surface` is missing: expected one of aur, python, articles",
+        ),
+        (
+            "/changes?surface=python&since=x",
+            "`x` is no position for `since`: expected a serial, or a `next` of an earlier answer",
+        ),
+        (
+            "/changes?surface=python&limit=0",
+            "`0` is no value of the parameter `limit`: expected a whole number from 1 to 10000",
+        ),
+        (
+            "/changes?surface=python&limit=10001",
+            "`10001` is no value of the parameter `limit`: expected a whole number from 1 to 10000",
+        ),
+        (
+            "/changes?surface=python&x=1",
+            "the parameter `x` is unknown, expected any of: surface, since, limit",
+        ),
     ] {
         check_refused(&server, target, 400, says);
     }
-    check_refused(&server, "/changes?surface=aur", 404, "is not served here");
+    check_refused(&server, "/changes?surface=aur", 404, "the surface `aur` is not served here");
     let wrong = [("Authorization", "Bearer larder_0")];
     server.client.get_with("/changes?surface=python", &wrong).expect(401);
     // Without a surface, all of them are listed.
@@ -123,7 +136,12 @@ fn with_short_history() -> (TestServer, String) {
 fn a_position_that_is_lost_says_start_over() {
     let (server, begin) = with_short_history();
     let target = format!("/changes?surface=articles&since={begin}");
-    let problem = check_refused(&server, &target, 410, "start over: the position");
+    let problem = check_refused(
+        &server,
+        &target,
+        410,
+        "start over: the position `POSITION` is older than the history, whose oldest serial is 6; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     let oldest = problem["oldest"].as_u64().expect("a serial");
     let position = problem["oldest_position"].as_str().expect("a position");
     assert!(position.starts_with(&format!("{oldest}.")), "{problem}");
@@ -132,9 +150,19 @@ fn a_position_that_is_lost_says_start_over() {
     let (_, history) = rest.next.split_once('.').expect("a history");
     assert_ne!(history, "00000000");
     let other = format!("/changes?surface=articles&since={oldest}.00000000");
-    check_refused(&server, &other, 410, "is of another history");
+    check_refused(
+        &server,
+        &other,
+        410,
+        "start over: the position `POSITION` is of another history, whose oldest serial is 6; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     let ahead = "/changes?surface=articles&since=999999";
-    let problem = check_refused(&server, ahead, 410, "was never reached");
+    let problem = check_refused(
+        &server,
+        ahead,
+        410,
+        "start over: the position `999999` was never reached by this history, whose oldest serial is 6; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     assert_eq!(problem["oldest"].as_u64(), Some(oldest));
     // A program that asks for events with such a position gets this status, too.
     server.client.get_with(&target, &[("Accept", "text/event-stream")]).expect(410);
@@ -145,7 +173,12 @@ fn a_position_that_is_lost_says_start_over() {
 fn a_browser_is_told_in_an_event_to_start_over() {
     let (server, begin) = with_short_history();
     let target = format!("/changes?surface=articles&since={begin}");
-    let problem = check_refused(&server, &target, 410, "start over: the position");
+    let problem = check_refused(
+        &server,
+        &target,
+        410,
+        "start over: the position `POSITION` is older than the history, whose oldest serial is 6; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     let (oldest, position) = (&problem["oldest"], &problem["oldest_position"]);
     for lost in [begin.as_str(), "999999", &format!("{oldest}.00000000"), "of something else"] {
         let resume = [("Last-Event-ID", lost)];
@@ -254,7 +287,12 @@ fn a_right_that_was_lost_before_a_restart_is_not_missed() {
     assert_eq!(briefs(&lost.changes), ["removed index alice/dev"]);
     let server = server.restarted();
     let target = format!("/changes?surface=python&since={position}");
-    check_refused(&server, &target, 410, "is older than the history");
+    check_refused(
+        &server,
+        &target,
+        410,
+        "start over: the position `POSITION` is older than the history, whose oldest serial is 7; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     assert!(changes(&server.anybody(), "python", &lost.next).changes.is_empty());
 }
 
@@ -445,7 +483,12 @@ fn an_index_that_was_removed_before_a_restart_is_not_missed() {
     assert_eq!(briefs(&later.changes), ["removed index alice/dev"]);
     let server = server.restarted();
     let target = format!("/changes?surface=python&since={position}");
-    check_refused(&server, &target, 410, "is older than the history");
+    check_refused(
+        &server,
+        &target,
+        410,
+        "start over: the position `POSITION` is older than the history, whose oldest serial is 7; ask without `since` for the current position, list everything, and then follow from that position",
+    );
     assert!(changes(&server.anybody(), "python", &later.next).changes.is_empty());
 }
 

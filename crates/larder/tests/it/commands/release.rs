@@ -15,8 +15,8 @@ use crate::wait_until;
 fn released() -> Running {
     let running = Running::start();
     let store = running.store();
-    store.prints("index add team/dev", "made");
-    store.prints("index add team/prod volatile=false", "made");
+    store.run("index add team/dev").check(0, "made");
+    store.run("index add team/prod volatile=false").check(0, "made");
     wait_until("the index", || running.get("/team/prod").status == 200);
     running.upload("team/dev", "my-lib-1.9.zip".replace("my-lib", "lib").as_str());
     running.upload("team/dev", "lib-1.10.zip");
@@ -53,39 +53,70 @@ fn check_life(running: &Running, way: &Way<'_>) {
         false => (json!(null), "yes: broken"),
     };
     assert_eq!(yanked["yanked_by"], by);
-    way.prints("release list team/dev", says);
-    way.prints("release yank team/dev lib 1.9 --undo", "no longer yanked");
+    way.run("release list team/dev").check(0, says);
+    way.prints("release yank team/dev lib 1.9 --undo", "lib 1.9 in team/dev is no longer yanked");
     wait_until("no yank", || !yanks(running, "team/dev").contains(&"\"broken\"".to_owned()));
-    way.prints("release yank team/dev lib 1.9", "yanked");
-    way.prints("release unyank team/dev lib 1.9", "no longer yanked");
+    way.prints("release yank team/dev lib 1.9", "yanked lib 1.9 in team/dev");
+    way.prints("release unyank team/dev lib 1.9", "lib 1.9 in team/dev is no longer yanked");
     assert_eq!(way.json("release list team/dev lib")[1]["yanked"], json!(null));
 
-    way.prints("release push team/dev Lib 1.10 team/prod", "from team/dev to team/prod (files: 1)");
+    way.prints(
+        "release push team/dev Lib 1.10 team/prod",
+        "pushed lib 1.10 from team/dev to team/prod (files: 1)",
+    );
     wait_until("the push", || running.get("/team/prod/lib/1.10").status == 200);
-    way.prints("release push team/dev lib 1.10 team/prod", "team/prod");
+    let again = match is_user {
+        true => "pushed lib 1.10 from team/dev to team/prod (files: 1)",
+        false => "lib 1.10 is in team/prod already",
+    };
+    way.prints("release push team/dev lib 1.10 team/prod", again);
 
-    way.fails("release list team/none", 1, "The stage team/none could not be found;");
-    way.fails("release yank team/dev lib 7", 1, "7");
-    way.fails("release push team/dev lib 7 team/prod", 1, "7");
-    let hinted = "team/none could not be found; `larder index list` shows";
+    way.fails("release list team/none", 1, "larder: The stage team/none could not be found; `larder index list` shows the existing ones");
+    way.fails(
+        "release yank team/dev lib 7",
+        1,
+        "larder: The version 7 of project lib does not exist.",
+    );
+    way.fails(
+        "release push team/dev lib 7 team/prod",
+        1,
+        "larder: there are no files for lib 7 on stage team/dev",
+    );
+    let hinted = "larder: The stage team/none could not be found; `larder index list` shows the existing ones";
     way.fails("release push team/dev lib 1.9 team/none", 1, hinted);
-    way.fails("release push team/dev lib 1.9 prod", 2, "`prod`: USER/INDEX was expected");
-    way.fails("release push team/dev lib 1.9 team/prod --only-docs", 1, "no");
-    way.fails("release remove team/dev lib", 2, "VERSION");
-    let hinted = "non-volatile index; --force removes it anyway";
+    way.fails(
+        "release push team/dev lib 1.9 prod",
+        2,
+        "larder: `prod`: USER/INDEX was expected, as team/prod, or an upload URL",
+    );
+    way.fails(
+        "release push team/dev lib 1.9 team/prod --only-docs",
+        1,
+        "larder: no release/files found for lib 1.9",
+    );
+    way.fails(
+        "release remove team/dev lib",
+        2,
+        "error: the following required arguments were not provided:\n  <VERSION>",
+    );
+    let hinted = "larder: cannot delete version on non-volatile index; --force removes it anyway";
     way.fails("release remove team/prod lib 1.10", 1, hinted);
     way.prints("release remove team/prod lib 1.10 --force", "removed lib 1.10 from team/prod");
     way.prints("release remove team/dev lib 1.9", "removed lib 1.9 from team/dev");
     wait_until("the version to be gone", || running.get("/team/dev/lib/1.9").status == 404);
-    way.prints("release remove team/dev lib --all-versions", "removed all of lib");
+    way.prints(
+        "release remove team/dev lib --all-versions",
+        "removed all of lib from team/dev, which keeps the name (--release-name releases it)",
+    );
     wait_until("the project to be gone", || running.get("/team/dev/lib").status == 404);
-    way.fails("release remove team/dev lib --all-versions", 1, "project not found");
+    let again = way.run("release remove team/dev lib --all-versions");
+    again.fails(1, "project not found: nothing is left of it but its name");
 }
 
 #[test]
 fn a_release_goes_to_a_server_elsewhere() {
     let running = Running::start_with(&["--egress-allow", "127.0.0.1"]);
-    running.store().prints("index add team/dev", "made");
+    running.store().run("index add team/dev").check(0, "made");
     wait_until("the index", || running.get("/team/dev").status == 200);
     running.upload("team/dev", "lib-1.0.zip");
     let directory = Arc::new(tempfile::tempdir().expect("a directory"));
@@ -96,9 +127,13 @@ fn a_release_goes_to_a_server_elsewhere() {
     let url = format!("http://{}/{index}/", other.client.address);
     let line = format!("release push team/dev lib 1.0 {url} --to-user root --to-password-stdin");
 
-    running.store().fails(&line, 2, "add --server URL");
+    running.store().fails(&line, 2, "larder: `http://127.0.0.1:PORT/root/up/` is another server, and only a running server uploads there: add --server URL");
     let way = running.server("team", "python:upload,python:admin");
-    way.fails(&format!("release push team/dev lib 1.0 {url}"), 2, "--to-user NAME");
+    way.fails(
+        &format!("release push team/dev lib 1.0 {url}"),
+        2,
+        "larder: an upload URL needs --to-user NAME and --to-password-stdin",
+    );
     let done = way.run_with(&line, &[], "wrong\n");
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stderr.contains("upload team/dev/+f/"), "which file, and why: {done:?}");
@@ -121,8 +156,10 @@ fn a_file_that_is_missing_is_not_pushed() {
     }
     assert_eq!(gone, 1);
     let line = "release push team/dev lib 1.10 team/prod";
-    running.store().fails(line, 1, "nothing was written; `larder verify` lists");
-    running.store().prints("release list team/prod", "PROJECT");
+    running.store().fails(line, 1, "larder: the file with the digest DIGEST is missing from the blobs: nothing was written; `larder verify` lists all that is missing");
+    running
+        .store()
+        .prints("release list team/prod", "PROJECT  VERSION  FILES  BYTES  UPLOADED  YANKED");
     running.get("/team/prod/lib/1.10").expect(404);
 }
 

@@ -7,19 +7,33 @@ use crate::wait_until;
 #[test]
 fn a_token_without_the_scope_gets_the_servers_sentence() {
     let running = Running::start();
-    running.store().prints("index add team/dev", "made");
+    running.store().run("index add team/dev").check(0, "made");
     wait_until("the index", || running.get("/team/dev").status == 200);
     running.upload("team/dev", "lib-1.0.zip");
     let way = running.server("team", "python:upload");
-    let lacks = "this token lacks the scope `python:admin`";
-    way.fails("index add team/prod", 1, lacks);
-    way.fails("index set team/dev volatile=false", 1, lacks);
-    way.fails("index remove team/dev", 1, lacks);
-    way.fails("release yank team/dev lib 1.0", 1, lacks);
-    way.fails("release remove team/dev lib 1.0", 1, lacks);
+    for (line, what) in [
+        ("index add team/prod", "no permission to create index team/prod"),
+        ("index set team/dev volatile=false", "no permission to modify index team/dev"),
+        ("index remove team/dev", "no permission to delete index team/dev"),
+        (
+            "release yank team/dev lib 1.0",
+            "Unauthorized: yanking a release failed permission check",
+        ),
+        (
+            "release remove team/dev lib 1.0",
+            "Unauthorized: removing a version failed permission check",
+        ),
+    ] {
+        let lacks = "this token lacks the scope `python:admin`";
+        way.fails(line, 1, &format!("larder: {what}: {lacks}"));
+    }
     let alice = running.server("alice", "python:admin,python:upload");
-    alice.fails("index set team/dev volatile=false", 1, "only `team` and administrators may");
-    alice.fails("release yank team/dev lib 1.0", 1, "`alice` is not in `acl_upload` of team/dev");
+    alice.fails(
+        "index set team/dev volatile=false",
+        1,
+        "larder: no permission to modify index team/dev: only `team` and administrators may",
+    );
+    alice.fails("release yank team/dev lib 1.0", 1, "larder: Unauthorized: yanking a release failed permission check: `alice` is not in `acl_upload` of team/dev");
     running.get("/team/prod").expect(404);
     running.get("/team/dev/lib/1.0").expect(200);
 }
@@ -54,8 +68,15 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
         "does not accept the token from LARDER_TOKEN",
     );
     check("--token -begins-with-a-dash", &[], "", 1, "does not accept the token from --token");
-    check("--user team --password-stdin", &[], "no\n", 1, "does not accept the password");
-    check("--token-stdin", &[], "", 2, "is empty");
+    let wrong = "does not accept the password from standard input: it is wrong, expired or revoked";
+    check("--user team --password-stdin", &[], "no\n", 1, wrong);
+    check(
+        "--token-stdin",
+        &[],
+        "",
+        2,
+        "standard input is empty: a password or a token was expected",
+    );
     check("--user team", &[], "", 2, "--password-stdin");
     let pypirc = running.process.directory.path().join(".pypirc");
     let section =
@@ -75,20 +96,20 @@ fn credentials_come_from_flags_the_environment_standard_input_or_twines_file() {
 fn a_slip_is_answered_by_what_to_do() {
     let running = Running::start();
     let bare = running.way(&[]);
-    bare.fails("user list --data-dir nope", 1, "is that the data directory that you mean");
-    bare.fails("index list --data-dir nope", 1, "`larder init` makes the first");
-    bare.fails("verify --data-dir nope", 1, "Is that the one that you mean? `larder init` makes");
-    bare.fails("init --data-dir /proc/nope", 1, "`/proc/nope`; --data-dir names another");
+    bare.fails("user list --data-dir nope", 1, "larder: there are no users in sqlite:nope/records.db: is that the data directory that you mean (--data-dir, --config)? `larder init` makes the first");
+    bare.fails("index list --data-dir nope", 1, "larder: there are no users in sqlite:nope/records.db: is that the data directory that you mean (--data-dir, --config)? `larder init` makes the first");
+    bare.fails("verify --data-dir nope", 1, "larder: there is no store: `sqlite:nope/records.db` does not exist. Is that the one that you mean? `larder init` makes a new one");
+    bare.fails("init --data-dir /proc/nope", 1, "larder: cannot create the data directory `/proc/nope`; --data-dir names another: No such file or directory (os error 2)");
     running.store().fails(
         "user show zoe",
         1,
-        "user 'zoe' does not exist; `larder user list` shows",
+        "larder: user 'zoe' does not exist; `larder user list` shows who does",
     );
     let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = free.expect("an address").port();
     let says = "does the server run, and is this its address?";
-    bare.fails(&format!("healthcheck --url http://127.0.0.1:{port}/readyz"), 1, says);
-    bare.fails(&format!("use http://127.0.0.1:{port}/team/dev --uv"), 1, says);
+    bare.run(&format!("healthcheck --url http://127.0.0.1:{port}/readyz")).fails(1, says);
+    bare.run(&format!("use http://127.0.0.1:{port}/team/dev --uv")).fails(1, says);
     let alone = bare.run("");
     assert_eq!(alone.code, Some(2), "{alone:?}");
     assert!(alone.stderr.starts_with("Larder is a server for packages and pages"), "{alone:?}");
@@ -103,11 +124,30 @@ fn what_is_no_larder_is_told() {
     // Bound but not listening, so that no other process gets the port meanwhile.
     let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = free.expect("an address").port();
-    check(&format!("http://127.0.0.1:{port}"), 1, "cannot be reached: ");
-    check(&format!("http://127.0.0.1:{port}"), 1, "Does the server run, and is this its address?");
-    check("larder.example", 2, "`larder.example`: the URL of a server was expected, as https://");
-    check(&format!("{}/nowhere", running.url()), 1, "nowhere");
+    check(
+        &format!("http://127.0.0.1:{port}"),
+        1,
+        "larder: http://127.0.0.1:PORT/ cannot be reached: Connection refused (os error 111). Does the server run, and is this its address?",
+    );
+    check(
+        "larder.example",
+        2,
+        "larder: `larder.example`: the URL of a server was expected, as https://larder.example or http://127.0.0.1:PORT (relative URL without a base)",
+    );
+    check(
+        &format!("{}/nowhere", running.url()),
+        1,
+        "larder: http://127.0.0.1:PORT/nowhere answers 404: no user 'nowhere'",
+    );
     let both = running.way(&["--server", &running.url(), "--data-dir", "data"]);
-    both.fails("index list", 2, "--data-dir");
-    running.way(&["--token", "x"]).fails("index list", 2, "--server");
+    both.fails(
+        "index list",
+        2,
+        "error: the argument '--server <URL>' cannot be used with '--data-dir <PATH>'",
+    );
+    running.way(&["--token", "x"]).fails(
+        "index list",
+        2,
+        "error: the following required arguments were not provided:\n  --server <URL>",
+    );
 }

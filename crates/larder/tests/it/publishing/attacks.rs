@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::issuer::{FakeIssuer, Key, unsigned};
-use super::{World, refused};
+use super::{NOT_NAMED, World, refusal, refused};
 
 /// A token whose signature is an HMAC with these bytes.
 pub(crate) fn by_hmac(secret: &[u8], header: &Value, claims: &Value) -> String {
@@ -95,7 +95,7 @@ fn keys_that_are_confused() {
     // An identity of the other issuer is valid, and nobody names it.
     let token =
         stranger.token(&header("ES256", "k1"), &world.issuer.claims(&json!({"iss": other.url})));
-    refused(&world.mint(&token), 422, "invalid-publisher", "no index names");
+    refused(&world.mint(&token), 422, "invalid-publisher", NOT_NAMED);
     world.mint(&rsa.token(&header("RS256", "k2"), &claims())).expect(200);
 }
 
@@ -103,24 +103,38 @@ fn keys_that_are_confused() {
 fn identities_for_others_or_for_another_time() {
     let world = World::start();
     let now = Timestamp::now().as_second();
+    for (issuer, shown) in [
+        ("https://evil.example".to_owned(), "https://evil.example"),
+        (format!("{}/", world.issuer.url), "http://127.0.0.1:PORT/"),
+        (world.issuer.url.to_uppercase(), "HTTP://127.0.0.1:PORT"),
+    ] {
+        let answer = world.mint(&world.token(&json!({"iss": issuer})));
+        let expected = format!("the issuer `{shown}` is not one of `publishing.issuers`");
+        refused(&answer, 422, "invalid-token", &expected);
+    }
     for (claims, words) in [
-        (json!({"iss": "https://evil.example"}), "the issuer `https://evil.example`"),
-        (json!({"iss": format!("{}/", world.issuer.url)}), "is not one of"),
-        (json!({"iss": world.issuer.url.to_uppercase()}), "is not one of"),
-        (json!({"iss": [world.issuer.url]}), "names no issuer"),
-        (json!({"iss": null}), "names no issuer"),
-        (json!({"aud": "pypi"}), "its audience"),
-        (json!({"aud": ["larder", "pypi"]}), "its audience"),
-        (json!({"aud": null}), "its audience"),
-        (json!({"exp": now - 31}), "expired"),
-        (json!({"exp": now + 90_000}), "lives longer"),
+        (json!({"iss": [world.issuer.url]}), "it names no issuer (`iss`)"),
+        (json!({"iss": null}), "it names no issuer (`iss`)"),
+        (json!({"aud": "pypi"}), "its audience (`aud`) is `pypi`, and `larder` alone was expected"),
+        (
+            json!({"aud": ["larder", "pypi"]}),
+            "its audience (`aud`) is `[\\\"larder\\\",\\\"pypi\\\"]`, and `larder` alone was expected",
+        ),
+        (json!({"aud": null}), "its audience (`aud`) is missing, and `larder` alone was expected"),
+        (json!({"exp": now - 31}), "it expired at TIME"),
+        (json!({"exp": now + 90_000}), "it lives longer than 24 hours (`iat`, `exp`)"),
         (json!({"exp": null}), "`exp` is missing"),
         (json!({"exp": "tomorrow"}), "`exp` is no time"),
-        (json!({"nbf": now + 60}), "not valid before"),
-        (json!({"iat": now + 60}), "in the future"),
+        (json!({"nbf": now + 60}), "it is not valid before TIME (`nbf`)"),
+        (json!({"iat": now + 60}), "it was issued in the future, at TIME (`iat`)"),
         (json!({"iat": null}), "`iat` is missing"),
     ] {
-        refused(&world.mint(&world.token(&claims)), 422, "invalid-token", words);
+        refused(
+            &world.mint(&world.token(&claims)),
+            422,
+            "invalid-token",
+            &format!("the identity token is not valid: {words}"),
+        );
     }
 }
 
@@ -155,9 +169,12 @@ fn jobs_that_are_not_named() {
         json!({"ref": ["refs/tags/v1.0"]}),
     ] {
         let answer = world.mint(&world.token(&claims));
-        refused(&answer, 422, "invalid-publisher", "no index names");
-        let text = answer.text();
-        assert!(!text.contains("team") && !text.contains("yourproject"), "{claims}: {text}");
+        let said = refusal(&answer, 422, "invalid-publisher");
+        assert!(
+            said.starts_with("no index names this identity as a trusted publisher: "),
+            "{said}"
+        );
+        answer.lacks(["team", "yourproject"]);
     }
     // The repository was renamed: it is still the same, unless the publisher names it.
     world
@@ -175,18 +192,41 @@ fn what_is_no_request() {
         world.server.client.anybody().typed("application/json").post("/_/oidc/mint-token", body)
     };
     for body in ["", "[]", "{}", "{\"token\": 1}", "{\"token\": [\"x\"]}", "token=x", "null"] {
-        refused(&send(body.as_bytes()), 422, "invalid-payload", "was expected");
+        let said = refusal(&send(body.as_bytes()), 422, "invalid-payload");
+        assert!(said.starts_with("`{\"token\": \"<JWT>\"}` was expected: "), "{said}");
     }
-    for token in ["", "x", "a.b.c", "...", "é.é.é"] {
+    let (parts, header) = (
+        "it does not have three parts with dots between them",
+        "its header is no JSON object in base64url",
+    );
+    for (token, what) in
+        [("", parts), ("x", parts), ("a.b.c", header), ("...", parts), ("é.é.é", header)]
+    {
         let body = json!({"token": token}).to_string();
-        refused(&send(body.as_bytes()), 422, "invalid-token", "is not valid");
+        let expected = format!("the identity token is not valid: {what}");
+        refused(&send(body.as_bytes()), 422, "invalid-token", &expected);
     }
     let long = "x".repeat(9_000);
-    refused(&world.mint(&long), 422, "invalid-token", "at most 8192");
-    refused(&world.mint(&"x".repeat(20_000)), 413, "invalid-payload", "more than");
+    refused(
+        &world.mint(&long),
+        422,
+        "invalid-token",
+        "the identity token is not valid: it has 9000 bytes, and at most 8192 were expected",
+    );
+    refused(
+        &world.mint(&"x".repeat(20_000)),
+        413,
+        "invalid-payload",
+        "the body has more than 16384 bytes, the most that is accepted",
+    );
     let many: serde_json::Map<String, Value> =
         (0..220).map(|number| (format!("c{number}"), json!("x"))).collect();
-    refused(&world.mint(&world.token(&Value::Object(many))), 422, "invalid-token", "claims");
+    refused(
+        &world.mint(&world.token(&Value::Object(many))),
+        422,
+        "invalid-token",
+        "the identity token is not valid: it has more than 200 claims",
+    );
     world.server.get("/_/oidc/mint-token").expect(405);
     // Nothing of all this made the server ask the issuer more than once.
     assert!(world.issuer.requests().len() <= 2, "{:?}", world.issuer.requests());

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 use super::issuer::{FakeIssuer, Key};
-use super::{World, refused};
+use super::{World, refusal};
 use crate::client::Response;
 use crate::python::Upload;
 
@@ -221,5 +221,5 @@ fn a_server_may_trust_other_keys() {
     let text = answer.expect(400).text();
     assert!(text.contains("number 1: it cannot be verified"), "{text}");
     // The identity itself has nothing to do with it.
-    refused(&world.mint(&world.token(&json!({"iss": GITHUB}))), 422, "invalid-publisher", "");
+    refusal(&world.mint(&world.token(&json!({"iss": GITHUB}))), 422, "invalid-publisher");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::issuer::{FakeIssuer, Key};
-use super::{World, refused};
+use super::{NOT_NAMED, World, refused};
 use crate::wait_until;
 
 fn fetches(issuer: &FakeIssuer) -> usize {
@@ -45,9 +45,14 @@ fn a_slow_issuer_holds_up_nobody() {
         wait_until("the server to ask", || !world.issuer.requests().is_empty());
         let claims = world.issuer.claims(&json!({"iss": other.url}));
         let token = other_key.token(&json!({"alg": "ES256", "kid": "k1"}), &claims);
-        refused(&world.mint(&token), 422, "invalid-publisher", "no index names");
+        refused(&world.mint(&token), 422, "invalid-publisher", NOT_NAMED);
         let answer = slow.join().expect("an answer");
-        refused(&answer, 503, "unavailable", "cannot be fetched now");
+        refused(
+            &answer,
+            503,
+            "unavailable",
+            "the keys of the issuer http://127.0.0.1:PORT cannot be fetched now",
+        );
         assert!(!answer.header("retry-after").is_empty());
     });
     assert_eq!(world.metric("unavailable"), 1.0);
@@ -66,9 +71,19 @@ fn answers_that_are_refused() {
         script(&issuer);
         let world = World::of(issuer, Key::ec(), |_| ());
         let token = world.token(&json!({}));
-        refused(&world.mint(&token), 503, "unavailable", "cannot be fetched now");
+        refused(
+            &world.mint(&token),
+            503,
+            "unavailable",
+            "the keys of the issuer http://127.0.0.1:PORT cannot be fetched now",
+        );
         let asked = world.issuer.requests().len();
-        refused(&world.mint(&token), 503, "unavailable", "cannot be fetched now");
+        refused(
+            &world.mint(&token),
+            503,
+            "unavailable",
+            "the keys of the issuer http://127.0.0.1:PORT cannot be fetched now",
+        );
         assert_eq!(world.issuer.requests().len(), asked, "it is left alone for some seconds");
         assert!(!world.issuer.requests().contains(&"/elsewhere".to_owned()));
     };
@@ -99,12 +114,22 @@ fn keys_change() {
     let header = json!({"alg": "RS256", "kid": "k2"});
     let token = || next.token(&header, &world.issuer.claims(&json!({})));
     for _ in 0..20 {
-        refused(&world.mint(&token()), 422, "invalid-token", "no key `k2`");
+        refused(
+            &world.mint(&token()),
+            422,
+            "invalid-token",
+            "the identity token is not valid: the issuer has no key `k2` (`kid`)",
+        );
     }
     assert_eq!(fetches(&world.issuer), 1);
     wait_until("the new key to be found", || world.mint(&token()).status == 200);
     assert_eq!(fetches(&world.issuer), 2);
-    refused(&world.mint(&world.token(&json!({}))), 422, "invalid-token", "no key `k1`");
+    refused(
+        &world.mint(&world.token(&json!({}))),
+        422,
+        "invalid-token",
+        "the identity token is not valid: the issuer has no key `k1` (`kid`)",
+    );
 }
 
 /// Where the keys are on another host, the operator names it, and nothing else is asked.

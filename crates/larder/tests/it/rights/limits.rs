@@ -337,9 +337,7 @@ fn a_limited_token_adds_no_base_from_outside() {
         ("PATCH", DEV, &[OTHER]),
         ("PUT", "team/new", &[OTHER]),
     ] {
-        let text = set(method, stage, bases).expect(403).text();
-        let expected = "this token is limited to team/dev, team/new; it may not read team/other";
-        text.says(expected);
+        set(method, stage, bases).tells(403, "no permission to add a base: this token is limited to team/dev, team/new; it may not read team/other");
     }
     set("PUT", "team/new", &[DEV]).expect(200);
     assert_eq!(set("PATCH", DEV, &[BASE]).status, 200, "it is there already");

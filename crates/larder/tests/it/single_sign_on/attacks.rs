@@ -6,13 +6,20 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::provider::{FakeProvider, authorization};
-use super::{SETTINGS, World, refused};
+use super::{SETTINGS, UNREACHABLE, World, refused};
 use crate::asking::each;
 use crate::browser::Browser;
 use crate::client::Response;
 use crate::publishing::attacks::by_hmac;
 use crate::publishing::issuer::{FakeIssuer, Key, unsigned};
 use crate::wait_until;
+
+/// What a browser is told that comes back with what it has not begun.
+const NOT_BEGUN: &str = "This browser has not begun this log-in at Acme, or has begun it more than ten minutes ago. Try it again.";
+
+/// What comes before the reason why an identity token is refused.
+const NOT_VALID: &str =
+    "What Acme says of you is not valid, so it was not used: the identity token is not valid";
 
 impl World {
     /// A browser goes to the provider, which gives this token for the code; the token may depend on the nonce.
@@ -75,8 +82,9 @@ fn forged_signatures() {
             let answer = world.log_in_with(&mut browser, |provider, nonce| {
                 forge(provider, &provider.claims(nonce, &json!({})))
             });
-            assert_eq!(answer.status, 403, "{what}: {}", answer.text());
-            refused(&mut browser, &answer, 403, "is not valid");
+            let told = answer.told();
+            assert!(told.contains(&format!(". {NOT_VALID}: ")), "{what}: {told}");
+            refused(&mut browser, &answer, 403, told.trim_start_matches("Not logged in. "));
         }
         world.logged_in(&json!({}));
     }
@@ -126,30 +134,48 @@ fn tokens_for_others_or_for_another_time() {
     let world = World::start();
     let now = Timestamp::now().as_second();
     for (claims, words) in [
-        (json!({"iss": "https://evil.example"}), "issuer"),
-        (json!({"iss": format!("{}/", world.provider.issuer.url)}), "issuer"),
-        (json!({"iss": null}), "issuer"),
-        (json!({"aud": "other"}), "its audience"),
-        (json!({"aud": ["larder", "other"]}), "its audience"),
-        (json!({"aud": null}), "its audience"),
-        (json!({"azp": "other"}), "another client"),
-        (json!({"nonce": "other"}), "another log-in"),
-        (json!({"nonce": null}), "another log-in"),
-        (json!({"exp": now - 31}), "expired"),
+        (json!({"iss": "https://evil.example"}), "its issuer (`iss`) is another"),
+        (
+            json!({"iss": format!("{}/", world.provider.issuer.url)}),
+            "its issuer (`iss`) is another",
+        ),
+        (json!({"iss": null}), "it names no issuer (`iss`)"),
+        (
+            json!({"aud": "other"}),
+            "its audience (`aud`) is `other`, and `larder` alone was expected",
+        ),
+        (
+            json!({"aud": ["larder", "other"]}),
+            "its audience (`aud`) is `[\\\"larder\\\",\\\"other\\\"]`, and `larder` alone was expected",
+        ),
+        (json!({"aud": null}), "its audience (`aud`) is missing, and `larder` alone was expected"),
+        (json!({"azp": "other"}), "it was made for another client (`azp` is \\\"other\\\")"),
+        (json!({"nonce": "other"}), "it was made for another log-in (`nonce`)"),
+        (json!({"nonce": null}), "it was made for another log-in (`nonce`)"),
+        (json!({"exp": now - 31}), "it expired at TIME"),
         (json!({"exp": null}), "`exp` is missing"),
-        (json!({"iat": now + 60}), "in the future"),
-        (json!({"nbf": now + 60}), "not valid before"),
-        (json!({"sub": null}), "its subject"),
-        (json!({"sub": ["7"]}), "is not valid"),
-        (json!({"sub": ""}), "its subject"),
-        (json!({"groups": [7]}), "not all texts"),
-        (json!({"groups": {"Admins": true}}), "no list of texts"),
-        (json!({"groups": vec!["Admins"; 1_001]}), "1001 groups"),
-        (json!({"groups": vec!["Admins"; 10_000]}), "bytes"),
+        (json!({"iat": now + 60}), "it was issued in the future, at TIME (`iat`)"),
+        (json!({"nbf": now + 60}), "it is not valid before TIME (`nbf`)"),
+        (json!({"sub": null}), "its subject (`sub`) is no text of 1 to 255 bytes"),
+        (
+            json!({"sub": ["7"]}),
+            "it cannot be verified with the key `k1`: JSON error: expected `,` or `}` at line 1 column 171",
+        ),
+        (json!({"sub": ""}), "its subject (`sub`) is no text of 1 to 255 bytes"),
+        (json!({"groups": [7]}), "its groups (`groups`) are not all texts"),
+        (json!({"groups": {"Admins": true}}), "its groups (`groups`) are no list of texts"),
+        (
+            json!({"groups": vec!["Admins"; 1_001]}),
+            "it has 1001 groups (`groups`), and at most 1000 were expected",
+        ),
+        (
+            json!({"groups": vec!["Admins"; 10_000]}),
+            "it has 120386 bytes, and at most 65536 were expected",
+        ),
     ] {
         let mut browser = world.browser();
         let answer = world.log_in(&mut browser, &claims);
-        refused(&mut browser, &answer, 403, words);
+        refused(&mut browser, &answer, 403, &format!("{NOT_VALID}: {words}"));
     }
     assert_eq!(world.metric("refused"), 20.0);
     world.logged_in(&json!({"aud": ["larder"], "azp": "larder"}));
@@ -169,7 +195,7 @@ fn codes_and_states_of_others() {
             other.get("/+account/oidc/company").expect(303);
         }
         let answer = other.get(&back);
-        refused(&mut other, &answer, 403, "This browser has not begun");
+        refused(&mut other, &answer, 403, NOT_BEGUN);
     }
     assert!(!world.provider.issuer.requests().contains(&"/token".to_owned()), "nobody is asked");
     let mut copy = victim.clone();
@@ -178,11 +204,16 @@ fn codes_and_states_of_others() {
     let answer = victim.clone().get(&back);
     assert_eq!(answer.status, 403, "{}", answer.text());
     let answer = copy.get(&back);
-    refused(&mut copy, &answer, 403, "its code is refused: invalid_grant");
+    refused(
+        &mut copy,
+        &answer,
+        403,
+        "What Acme says of you is not valid, so it was not used: the provider's answer is not valid: its code is refused: invalid_grant",
+    );
     let mut browser = world.browser();
     browser.cookies.insert("larder-pending".to_owned(), "AAAA".to_owned());
     let answer = browser.get(&back);
-    refused(&mut browser, &answer, 403, "This browser has not begun");
+    refused(&mut browser, &answer, 403, NOT_BEGUN);
 }
 
 /// Changed, missing and doubled parameters, each in a browser that has begun.
@@ -220,7 +251,7 @@ fn answers_of_another_provider() {
     let sent = browser.get("/+account/oidc/company").expect(303);
     let back = world.provider.authorize(sent.header("location"), &json!({}));
     let answer = browser.get(&back.replace("/company/", "/evil/"));
-    refused(&mut browser, &answer, 403, "This browser has not begun");
+    refused(&mut browser, &answer, 403, NOT_BEGUN);
     assert!(!evil.issuer.requests().contains(&"/token".to_owned()), "no code goes to the other");
     // An answer that names the other, or none although the provider always does.
     let mut begin = |change: &dyn Fn(&str) -> String| {
@@ -230,8 +261,7 @@ fn answers_of_another_provider() {
     };
     let without = |back: &str| back.split("&iss=").next().expect("a part").to_owned();
     let answer = begin(&|back| format!("{}&iss={}", without(back), evil.issuer.url));
-    assert_eq!(answer.status, 403);
-    answer.says("it is of the issuer");
+    answer.tells(403, "Not logged in. What Acme says of you is not valid, so it was not used: the provider's answer is not valid: it is of the issuer `http://127.0.0.1:PORT` (`iss`)");
     begin(&|back| without(back)).expect(303);
     let provider = FakeProvider::new(Key::ec());
     provider.describe(&json!({"authorization_response_iss_parameter_supported": true}));
@@ -240,7 +270,12 @@ fn answers_of_another_provider() {
     let sent = browser.get("/+account/oidc/company").expect(303);
     let back = world.provider.authorize(sent.header("location"), &json!({}));
     let answer = browser.get(&without(&back));
-    refused(&mut browser, &answer, 403, "it does not name its issuer");
+    refused(
+        &mut browser,
+        &answer,
+        403,
+        "What Acme says of you is not valid, so it was not used: the provider's answer is not valid: it does not name its issuer (`iss`)",
+    );
     world.logged_in(&json!({}));
 }
 
@@ -279,7 +314,7 @@ fn answers_that_are_refused() {
         let world = World::of(provider, SETTINGS, |_| ());
         let mut browser = world.browser();
         let answer = browser.get("/+account/oidc/company");
-        refused(&mut browser, &answer, 503, "Acme cannot be reached now");
+        refused(&mut browser, &answer, 503, UNREACHABLE);
         assert!(!world.provider.issuer.requests().contains(&"/elsewhere".to_owned()));
     };
     begins(&|it| it.issuer.serve_status(discovery, "302 Found"));
@@ -290,23 +325,35 @@ fn answers_that_are_refused() {
     begins(&|it| it.describe(&json!({"jwks_uri": "https://evil.example/keys"})));
     begins(&|it| it.describe(&json!({"authorization_endpoint": "https://evil.example/authorize"})));
     begins(&|it| it.describe(&json!({"authorization_endpoint": null})));
-    let returns = |script: &dyn Fn(&FakeProvider), status: u16| {
+    let returns = |script: &dyn Fn(&FakeProvider), status: u16, words: &str| {
         let provider = FakeProvider::new(Key::ec());
         script(&provider);
         let world = World::of(provider, SETTINGS, |_| ());
         let mut browser = world.browser();
         let answer = world.log_in(&mut browser, &json!({}));
-        refused(&mut browser, &answer, status, "Acme");
+        refused(&mut browser, &answer, status, words);
         assert!(!world.provider.issuer.requests().contains(&"/elsewhere".to_owned()));
     };
     let inside = json!({"token_endpoint": "http://169.254.169.254/token"});
-    returns(&|it| it.describe(&inside), 503);
-    returns(&|it| it.issuer.serve_status("/token", "302 Found"), 503);
-    returns(&|it| it.issuer.serve_bytes("/token", vec![b' '; 300_000]), 503);
-    returns(&|it| it.issuer.serve_bytes("/token", b"<html>".to_vec()), 503);
-    returns(&|it| it.issuer.serve("/token", json!({"id_token": "x".repeat(70_000)})), 403);
-    returns(&|it| it.issuer.serve("/token", json!({"id_token": 7})), 403);
-    returns(&|it| it.issuer.serve("/token", json!({})), 403);
+    returns(&|it| it.describe(&inside), 503, UNREACHABLE);
+    returns(&|it| it.issuer.serve_status("/token", "302 Found"), 503, UNREACHABLE);
+    returns(&|it| it.issuer.serve_bytes("/token", vec![b' '; 300_000]), 503, UNREACHABLE);
+    returns(&|it| it.issuer.serve_bytes("/token", b"<html>".to_vec()), 503, UNREACHABLE);
+    returns(
+        &|it| it.issuer.serve("/token", json!({"id_token": "x".repeat(70_000)})),
+        403,
+        &format!("{NOT_VALID}: it has 70000 bytes, and at most 65536 were expected"),
+    );
+    returns(
+        &|it| it.issuer.serve("/token", json!({"id_token": 7})),
+        403,
+        "What Acme says of you is not valid, so it was not used: the provider's answer is not valid: it has no identity token",
+    );
+    returns(
+        &|it| it.issuer.serve("/token", json!({})),
+        403,
+        "What Acme says of you is not valid, so it was not used: the provider's answer is not valid: it has no identity token",
+    );
 }
 
 /// A provider that is slow holds up those who log in there, for some seconds, and nobody else.
@@ -331,8 +378,7 @@ fn a_slow_provider_holds_up_nobody() {
         wait_until("the server to ask", || !world.provider.issuer.requests().is_empty());
         Browser::root(world.server.client).get("/+account").says("<h1>root</h1>");
         let answer = slow.join().expect("an answer");
-        answer.check_status(503);
-        answer.says("cannot be reached now");
+        answer.tells(503, &format!("Not logged in. {UNREACHABLE}"));
     });
     world.provider.issuer.hold(false);
 }
@@ -346,6 +392,6 @@ fn further_hosts_are_named() {
     let world = World::of(provider, &format!("hosts = [\"keys.example\"]\n{SETTINGS}"), |_| ());
     let mut browser = world.browser();
     let answer = browser.get("/+account/oidc/company");
-    refused(&mut browser, &answer, 503, "Acme cannot be reached now");
+    refused(&mut browser, &answer, 503, UNREACHABLE);
     assert_eq!(keys.requests(), Vec::<String>::new());
 }

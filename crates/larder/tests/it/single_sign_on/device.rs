@@ -68,7 +68,7 @@ fn logged_in(world: &World, home: &TempDir) -> (String, Browser) {
     let answer = browser.get(&back).expect(303);
     assert_eq!(answer.header("location"), target);
     let page = browser.get(target).expect(200).text();
-    browser.submit(&page, "Approve", &[]).expect(201).says("logged in as <b>alice</b>");
+    browser.submit(&page, "Approve", &[]).tells(201, "The command line is logged in as alice. You can close this page. The token is on your page </+account#tokens>, where you can revoke it.");
     let done = child.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{said}");
@@ -156,14 +156,34 @@ impl Begun {
 fn approvals_that_are_refused() {
     let begun = Begun::start();
     let rows = [
-        (&[("own", "wrong")][..], 403, "Your own password"),
-        (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")], 422, "not one of this server"),
-        (&[("own", "staple"), ("code", "<script>")], 422, "not one of this server"),
-        (&[("own", "staple"), ("expires", "never")], 422, "The token of a log-in ends"),
-        (&[("own", "staple"), ("expires", "x")], 422, "`x`"),
+        (
+            &[("own", "wrong")][..],
+            403,
+            "Not logged in. Your own password is asked for once more, and what was sent is not it.",
+        ),
+        (
+            &[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")],
+            422,
+            "Not logged in. This code is not one of this server, or is more than ten minutes old: `larder login` shows another.",
+        ),
+        (
+            &[("own", "staple"), ("code", "<script>")],
+            422,
+            "Not logged in. This code is not one of this server, or is more than ten minutes old: `larder login` shows another.",
+        ),
+        (
+            &[("own", "staple"), ("expires", "never")],
+            422,
+            "Not logged in. The token of a log-in ends: a time such as 30d was expected.",
+        ),
+        (
+            &[("own", "staple"), ("expires", "x")],
+            422,
+            "Not logged in. `x` is no time to expire at: a length such as `90d`, a date such as `DATE`, a time such as `TIME`, or `never` was expected",
+        ),
     ];
     each(rows, |(fields, status, words)| {
-        begun.alice.clone().submit(&begun.page, "Approve", fields).expect(status).says(words);
+        begun.alice.clone().submit(&begun.page, "Approve", fields).tells(status, words);
     });
     let form = format!("code={}&expires=1d&own=staple", begun.code("user_code"));
     begun.alice.clone().post("/+account/device", &form).expect(403);
@@ -186,7 +206,7 @@ fn a_code_is_approved_once() {
     let mut root = Browser::root(server.client);
     let page = root.get(&format!("/+account/device?code={code}")).text();
     let again = root.submit(&page, "Approve", &[("own", crate::server::ROOT_PASSWORD)]);
-    again.expect(422).says("approved already");
+    again.tells(422, "Not logged in. This code has been approved already.");
     waits(server, &begin(server), "authorization_pending");
 }
 

@@ -85,7 +85,6 @@ fn a_person_logs_in_at_dex() {
     let back = authorized(&dex, sent.header("location"), DEX_PASSWORD);
     dex.stop();
     let answer = late.get(below(back.header("location")));
-    answer.check_status(503);
-    answer.says("Dex cannot be reached now");
+    answer.tells(503, &format!("Not logged in. {}", super::UNREACHABLE.replace("Acme", "Dex")));
     browser.get("/+account").says("<h1>alice</h1>");
 }

@@ -19,7 +19,12 @@ fn a_user_links_an_account_with_their_password() {
     let claims = json!({"sub": "7", "preferred_username": "alice"});
     let mut stranger = world.browser();
     let answer = world.log_in(&mut stranger, &claims);
-    refused(&mut stranger, &answer, 403, "link the two on the page of your account");
+    refused(
+        &mut stranger,
+        &answer,
+        403,
+        "Your name at the provider is `alice`, and this server has a user of that name who is not linked with your account there; if that is you, log in with your password and link the two on the page of your account.",
+    );
     let mut alice = Browser::of(world.server.client, "alice", "staple");
     let page = alice.get("/+account").text();
     alice.submit(&page, "Link company", &[("own", "wrong")]).expect(403);
@@ -42,7 +47,12 @@ fn a_user_links_an_account_with_their_password() {
     alice.submit(&page, "Unlink company", &[]).expect(303);
     let mut browser = world.browser();
     let answer = world.log_in(&mut browser, &claims);
-    refused(&mut browser, &answer, 403, "has a user of that name");
+    refused(
+        &mut browser,
+        &answer,
+        403,
+        "Your name at the provider is `alice`, and this server has a user of that name who is not linked with your account there; if that is you, log in with your password and link the two on the page of your account.",
+    );
 }
 
 #[test]
@@ -54,7 +64,11 @@ fn an_account_is_linked_with_one_user() {
     let mut bob = Browser::of(world.server.client, "bob", "horse");
     let answer = bob.fill("/+account", "Link company", &[("own", "horse")]).expect(200);
     let back = world.provider.authorize(&link_on(&answer.text()), &claims);
-    bob.get(&back).expect(403).says("linked with another user");
+    let linked = bob.get(&back);
+    linked.tells(
+        403,
+        "Not logged in. This account at the provider is linked with another user of this server.",
+    );
 }
 
 /// Without a password, a log-in of a moment ago stands for it.
@@ -77,5 +91,5 @@ fn a_user_without_a_password_makes_a_token() {
         _ => (name.to_owned(), value.to_owned()),
     });
     let body = crate::browser::encoded(&fields);
-    browser.post("/+account/password", &body).expect(403).says("You have no password here");
+    browser.post("/+account/password", &body).tells(403, "Nothing was changed. You have no password here, so you cannot change it. Whoever runs this server can give you one.");
 }

@@ -78,7 +78,7 @@ fn a_release_is_pushed_to_where_it_may_go() {
     let (server, mut root) = with_releases();
     let page = root.get(&format!("{AT}?version=1.1")).text();
     root.submit(&page, "Push", &[("target", "root/stable"), ("content", "all")]).expect(200);
-    server.get("/root/stable/+simple/tool/").says("tool-1.1.zip");
+    assert_eq!(server.get("/root/stable/+simple/tool/").files(), "tool-1.1.zip");
     for (target, status, told) in [
         ("root/none", 404, "Nothing was changed. The stage root/none could not be found."),
         ("prod", 400, "Nothing was changed. targetindex not in format user/index"),
@@ -166,10 +166,10 @@ fn a_reader_pushes_what_they_may_read_and_is_offered_nothing_else() {
     let values = [("version", "1.1"), ("target", "alice/own")];
     let refused = alice.submit(&page, "Push", &values);
     assert!(matches!(refused.status, 403 | 404), "{}: {}", refused.status, refused.text());
-    server.get("/alice/own/+simple/tool/").says("tool-1.0.zip").lacks("tool-1.1.zip");
+    assert_eq!(server.get("/alice/own/+simple/tool/").files(), "tool-1.0.zip");
     assert_snapshot!("release_for_readers", shown(&page));
     alice.get(&format!("{UP}?version=1.1")).expect(404);
-    root.get(&format!("{UP}?version=1.1")).says("tool-1.1.zip");
+    root.get(&format!("{UP}?version=1.1")).expect(200);
 }
 
 #[test]
@@ -204,12 +204,12 @@ fn forms_of_releases_do_nothing_for_users_without_the_right() {
         let refused = alice.submit(page, label, &[("form", &token), more]);
         refused.expect_one_of([401, 403, 404]).lacks("hidden-1.0.zip");
     }
-    let files = server.root().get("/root/up/+simple/tool/").text();
-    files.says("tool-1.0.zip");
-    files.lacks("data-yanked");
-    let hidden = server.root().get("/root/dev/+simple/hidden/").text();
-    hidden.says("hidden-1.0.zip");
-    hidden.lacks("data-yanked");
+    for (project, files) in
+        [("up/+simple/tool", "tool-1.0.zip"), ("dev/+simple/hidden", "hidden-1.0.zip")]
+    {
+        let page = server.root().get(&format!("/root/{project}/"));
+        assert_eq!(page.lacks("data-yanked").files(), files);
+    }
     server.client.get("/alice/own/+simple/").lacks("hidden");
 }
 

@@ -78,10 +78,10 @@ fn a_circle_of_followers_ends() {
     line.leads_to(third.client.address);
     line.cut();
     for follower in [&second, &third] {
-        let refused = follower.root().write("notes/one/3", "round and round").expect(503);
-        assert_eq!(refused.header("content-type"), "application/problem+json");
-        refused.says("follow each other in a circle");
+        let refused = follower.root().write("notes/one/3", "round and round");
+        refused.tells(503, "this request was passed on 8 times, at most 8 were expected: the servers follow each other in a circle, and none of them is the primary");
+        refused.has("content-type", "application/problem+json");
         let refused = follower.root().with("X-Larder-Hops", "x").write("notes/one/3", "text");
-        refused.expect(400).says("X-Larder-Hops");
+        refused.tells(400, "`X-Larder-Hops` is no whole number: expected one from a follower");
     }
 }

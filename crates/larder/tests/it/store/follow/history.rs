@@ -120,7 +120,10 @@ fn a_follower_becomes_the_primary_with_its_name() {
     });
     third.get("/article/notes/one").expect(200).is("by the new primary");
     let refused = primary.server.root().post("/article/notes/one/2", "by the old one".as_bytes());
-    refused.expect(503).says("a follower of this store was made its primary");
+    refused.tells(
+        503,
+        "a follower of this store was made its primary: nothing is written here any more",
+    );
     primary
         .server
         .get("/readyz?verbose")
@@ -155,7 +158,10 @@ fn only_a_follower_of_this_store_says_that_it_was_left_behind() {
     write(&primary.server, "notes/one", 2, "it takes writes");
     assert_eq!(ask(&primary.server, "GET", &own), "409");
     let refused = primary.server.root().post("/article/notes/one/3", "too late".as_bytes());
-    refused.expect(503).says("a follower of this store was made its primary");
+    refused.tells(
+        503,
+        "a follower of this store was made its primary: nothing is written here any more",
+    );
 }
 
 #[test]

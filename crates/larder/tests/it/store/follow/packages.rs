@@ -175,10 +175,8 @@ fn packages_that_the_primary_serves_later_are_served_then() {
     let primary = Primary::start();
     let line = Line::to(primary.server.client.address);
     let second = copy(&primary.directory, "second", &line.url(), &[]);
-    second
-        .get("/rpc/v5/info/only-1")
-        .expect(404)
-        .says("the primary that it follows has given it none");
+    let given = second.get("/rpc/v5/info/only-1");
+    given.tells(404, "this server has no packages of the AUR: the primary that it follows has given it none; its operator can name a source for them with `--aur-source FILE|URL` (`aur.source` in the configuration)");
     second.get("/readyz?verbose").says("aur: not served, since the primary has given no packages");
     assert_eq!(second.metric("larder_aur_enabled"), 0.0);
     // One that is told not to serve them does not.
@@ -191,7 +189,7 @@ fn packages_that_the_primary_serves_later_are_served_then() {
     line.leads_to(server.client.address);
     wait_until_same(&second, &server, &dump);
     second.get("/readyz").expect(200);
-    third.get("/rpc/v5/info/only-1").expect(404).says("switched them off");
+    third.get("/rpc/v5/info/only-1").tells(404, "this server has no packages of the AUR: its operator has switched them off (`aur.enabled = false` in the configuration)");
 }
 
 #[test]
