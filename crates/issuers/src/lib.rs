@@ -20,6 +20,7 @@ use account::CiIdentity;
 use jiff::Timestamp;
 use net::Egress;
 use record::{Digest, escaped_excerpt};
+use serde_json::Value;
 
 use self::keys::Source;
 
@@ -156,4 +157,9 @@ impl VerifiedIdentity {
 /// A text of a stranger in a message: shortened, and on one line.
 fn shown(text: &str) -> String {
     escaped_excerpt(text, 200)
+}
+
+/// A claim in a message, as JSON.
+fn shown_claim(claim: &Value) -> String {
+    shown(&claim.to_string()).replace("\\\"", "\"")
 }

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use account::{GroupName, ProvedIdentity};
+use account::{GroupName, NameError, ProvedIdentity};
 use serde_json::{Map, Value};
 
 use super::provider::ProviderSettings;
-use super::{TokenRefusal, shown};
+use super::{TokenRefusal, shown_claim};
 
 /// Longest subject, in bytes, as OpenID Connect has it.
 const SUBJECT_BYTES_MAX: usize = 255;
@@ -50,7 +50,7 @@ impl VerifiedLogIn {
         if let Some(party) = claims.get("azp")
             && party.as_str() != Some(&settings.client_id)
         {
-            let found = shown(&party.to_string());
+            let found = shown_claim(party);
             return Err(invalid(format!("it was made for another client (`azp` is {found})")));
         }
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
@@ -112,9 +112,12 @@ fn name(
     }
     match claims.get(claim) {
         None => Err(format!("it has no claim `{claim}` for the name of a user")),
-        Some(Value::String(text)) => text.parse().map_err(|error| format!("{error} (`{claim}`)")),
+        Some(Value::String(text)) => text.parse().map_err(|error: NameError| {
+            let error = error.to_string();
+            format!("its claim `{claim}`: {}", error.trim_end_matches('.'))
+        }),
         Some(other) => {
-            let found = shown(&other.to_string());
+            let found = shown_claim(other);
             Err(format!("its claim `{claim}` is {found}, and the name of a user was expected"))
         }
     }
@@ -208,11 +211,8 @@ mod tests {
             (json!({"nonce": "other"}), "it was made for another log-in (`nonce`)"),
             (json!({"nonce": null}), "it was made for another log-in (`nonce`)"),
             (json!({"nonce": ["n"]}), "it was made for another log-in (`nonce`)"),
-            (json!({"azp": "other"}), "it was made for another client (`azp` is \\\"other\\\")"),
-            (
-                json!({"azp": ["larder"]}),
-                "it was made for another client (`azp` is [\\\"larder\\\"])",
-            ),
+            (json!({"azp": "other"}), "it was made for another client (`azp` is \"other\")"),
+            (json!({"azp": ["larder"]}), "it was made for another client (`azp` is [\"larder\"])"),
             (json!({"sub": ""}), "its subject (`sub`) is no text of 1 to 255 bytes"),
             (json!({"sub": 7}), "its subject (`sub`) is no text of 1 to 255 bytes"),
             (json!({"sub": "x".repeat(256)}), "its subject (`sub`) is no text of 1 to 255 bytes"),

@@ -12,7 +12,7 @@ use record::Digest;
 use serde_json::{Map, Value};
 
 use super::keys::Key;
-use super::{Issuer, TokenRefusal, VerifiedIdentity, shown};
+use super::{Issuer, TokenRefusal, VerifiedIdentity, shown, shown_claim};
 
 /// Longest token of a CI job, in bytes, and most claims in any.
 pub(super) const TOKEN_BYTES_MAX: usize = 8 << 10;
@@ -161,7 +161,7 @@ fn check_audience(found: Option<&Value>, audience: &str) -> Result<(), TokenRefu
     let found = match found {
         None => "missing".to_owned(),
         Some(Value::String(text)) => format!("`{}`", shown(text)),
-        Some(value) => format!("`{}`", shown(&value.to_string())),
+        Some(value) => format!("`{}`", shown_claim(value)),
     };
     Err(invalid(format!("its audience (`aud`) is {found}, and `{audience}` alone was expected")))
 }

@@ -263,15 +263,15 @@ fn who_is_not_logged_in() {
         ),
         (
             json!({"sub": "1", "preferred_username": "a b"}),
-            "No user can be made for your account at the provider: username 'a b' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked. (`preferred_username`).",
+            "No user can be made for your account at the provider: its claim `preferred_username`: username 'a b' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked.",
         ),
         (
             json!({"sub": "1", "preferred_username": "<script>"}),
-            "No user can be made for your account at the provider: username '<script>' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked. (`preferred_username`).",
+            "No user can be made for your account at the provider: its claim `preferred_username`: username '<script>' contains characters that aren't allowed. Any ascii symbol besides -.@_ is blocked.",
         ),
         (
             json!({"sub": "1", "preferred_username": ["x"]}),
-            "No user can be made for your account at the provider: its claim `preferred_username` is [\\\"x\\\"], and the name of a user was expected.",
+            "No user can be made for your account at the provider: its claim `preferred_username` is [\"x\"], and the name of a user was expected.",
         ),
         (
             json!({"sub": "1", "preferred_username": null}),

@@ -235,7 +235,11 @@ async fn migrate(connection: &mut PgConnection, location: &str) -> Result<(), Op
     let found = layout(&mut transaction).await.map_err(unavailable)?;
     let found = super::known_layout(found, LAYOUT, location)?;
     for (number, step) in STEPS.iter().enumerate().skip(found) {
-        tracing::info!(location, layout = number + 1, "bringing the tables of the records to this layout");
+        tracing::info!(
+            location,
+            layout = number + 1,
+            "bringing the tables of the records to this layout"
+        );
         sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(unavailable)?;
     }
     sqlx::query("UPDATE larder_layout SET layout = $1")

@@ -105,6 +105,8 @@ pub(crate) async fn show_contents(ask: &Ask, names: &Names) -> Result<Response, 
     let empty = pypi::archive::Contents::default();
     let contents = looked.as_ref().as_ref().unwrap_or(&empty);
     let total = contents.members.len();
+    // Beyond the end, the way back leads to the last members.
+    let from = from.min(total);
     let bytes: u64 = contents.members.iter().fold(0, |sum, it| sum.saturating_add(it.size_bytes));
     let shown = contents.members.iter().enumerate().skip(from).take(MEMBERS);
     let page = ContentsPage {

@@ -431,7 +431,7 @@ fn upstream_is_asked_again_in_a_browser() {
     root.submit(&page, "Ask upstream again", &[("project", "no name")]).expect(422);
     upstream.break_with(Some(500));
     let failed = root.submit(&page, "Ask upstream again", &[("project", "foo")]);
-    failed.tells(502, "Nothing was changed. the mirror root/pypi has no answer of its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error; the last good page stays, as confirmed TIME");
+    failed.tells(502, "Nothing was changed. the mirror root/pypi has no usable answer from its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error; the last good page stays, as confirmed TIME");
     assert_eq!(files(), 2, "an upstream that fails takes nothing away");
     // Only mirrors have this form.
     let values = [("name", "root/dev")];

@@ -118,7 +118,7 @@ fn identities_for_others_or_for_another_time() {
         (json!({"aud": "pypi"}), "its audience (`aud`) is `pypi`, and `larder` alone was expected"),
         (
             json!({"aud": ["larder", "pypi"]}),
-            "its audience (`aud`) is `[\\\"larder\\\",\\\"pypi\\\"]`, and `larder` alone was expected",
+            "its audience (`aud`) is `[\"larder\",\"pypi\"]`, and `larder` alone was expected",
         ),
         (json!({"aud": null}), "its audience (`aud`) is missing, and `larder` alone was expected"),
         (json!({"exp": now - 31}), "it expired at TIME"),

@@ -112,7 +112,9 @@ fn the_members_of_an_archive_are_listed_and_looked_at() {
     ] {
         index.anybody().get(&path).expect(status);
     }
-    let beyond = shown(&page(&index.anybody().get(&format!("{OLD}?from=99999999999"))));
+    let beyond = index.anybody().get(&format!("{OLD}?from=99999999999"));
+    beyond.says("<a href=\"?from=0\" rel=\"prev\">Previous members</a>");
+    let beyond = shown(&page(&beyond));
     let sum = "6 members, 114 B when unpacked, in alice/dev.";
     assert_eq!(line(&beyond, "6 members"), sum);
     let browser = ("Accept", "text/html");

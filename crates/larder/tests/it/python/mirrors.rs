@@ -233,7 +233,7 @@ fn an_upstream_without_a_list_is_asked_for_each_project() {
     let upstream = upstream_of(b"content");
     upstream.offer("/simple/", Offer::status(404));
     let index = mirror_of(start(), &upstream, json!({}));
-    json_page(index.client(), "alice/up", "foo").tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: it answered 404 Not Found: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead");
+    json_page(index.client(), "alice/up", "foo").tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: it answered 404 Not Found: it has no list of projects; `mirror_no_project_list=true` asks it for each project instead");
     let patch = json!({"mirror_no_project_list": true});
     index.alice().patch("/alice/up", patch).expect(200);
     json_page(index.client(), "alice/up", "foo").expect(200);
@@ -272,7 +272,7 @@ fn large_pages_are_served_whole() {
     }
     let bomb = bomb.finish().expect("memory");
     upstream.offer("/simple/bar/", Offer::json(bomb).with("Content-Encoding: gzip"));
-    json_page(index.client(), "alice/up", "bar").tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: the page has more than 33554432 bytes");
+    json_page(index.client(), "alice/up", "bar").tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: the page has more than 33554432 bytes");
 }
 
 /// A server on this directory that may ask this machine.
@@ -358,7 +358,7 @@ fn only_allowed_addresses_are_asked() {
     let upstream = upstream_of(b"content");
     let index = Index::start();
     mirror(&index, &upstream, json!({}));
-    json_page(index.client(), "alice/up", "foo").tells(502, "the mirror alice/up has no answer of its upstream: no public address is known for `127.0.0.1`; `egress_allow` of the configuration may name others");
+    json_page(index.client(), "alice/up", "foo").tells(502, "the mirror alice/up has no usable answer from its upstream: no public address is known for `127.0.0.1`; `egress_allow` of the configuration may name others");
     assert_eq!(upstream.requests().len(), 0);
 }
 
@@ -376,7 +376,7 @@ fn redirects_are_followed_and_counted() {
     assert_eq!(page["files"][0]["url"], expected);
     json_page(index.client(), "alice/up", "bar").tells(
         502,
-        "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: more than 5 redirects",
+        "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: more than 5 redirects",
     );
     assert_eq!(upstream.count("/simple/bar/"), 6);
 }

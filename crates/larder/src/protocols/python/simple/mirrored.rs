@@ -43,7 +43,10 @@ pub(crate) type MirrorPage<'stage> = (&'stage Arc<Stage>, Arc<CachedPage>);
 
 /// The error of a mirror whose upstream has never told.
 pub(crate) fn failed(stage: &str, trouble: &UpstreamError) -> HttpError {
-    failed_with(format!("the mirror {stage} has no answer of its upstream: {trouble}"), trouble)
+    failed_with(
+        format!("the mirror {stage} has no usable answer from its upstream: {trouble}"),
+        trouble,
+    )
 }
 
 fn failed_with(text: String, trouble: &UpstreamError) -> HttpError {
@@ -413,7 +416,7 @@ pub(crate) async fn refresh(
                 };
                 let stage = stage.name();
                 let text = format!(
-                    "the mirror {stage} has no answer of its upstream: {trouble}; {kept}, as confirmed {known_at}"
+                    "the mirror {stage} has no usable answer from its upstream: {trouble}; {kept}, as confirmed {known_at}"
                 );
                 failed_with(text, trouble)
             }

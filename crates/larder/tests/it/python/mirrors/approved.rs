@@ -107,7 +107,7 @@ fn a_file_that_is_another_is_not_pushed() {
     let push = || push(index.alice(), "0.9", "alice/dev");
     push().tells(502, "the upstream of alice/up lists foo-0.9.zip, but does not have it");
     upstream.offer("/files/foo-0.9.zip", Offer::file("wrong"));
-    push().tells(502, "the mirror alice/up has no answer of its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST");
+    push().tells(502, "the mirror alice/up has no usable answer from its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST");
     upstream.offer("/files/foo-0.9.zip", Offer::file("older"));
     push().tells(400, "foo-0.9.zip cannot be pushed: the file is not a whole zip archive: Missing end of central directory");
     json_page(index.client(), "alice/dev", "foo").expect(404);

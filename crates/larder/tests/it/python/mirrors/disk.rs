@@ -94,7 +94,7 @@ fn downloads_count_while_they_are_written() {
     }
     assert!(index.server.metric("larder_mirror_disk_bytes") >= (800 << 10) as f64);
     // Upstream has sent 100 bytes of each, but their full space is promised.
-    client.get(&place_of(&upstream, names[2])).tells(503, "the mirror alice/up has no answer of its upstream: the cache of the mirrors has no room: 413696 bytes more do not go into 1048576 (`python.mirror_disk_bytes_max`) beside what is read and written now");
+    client.get(&place_of(&upstream, names[2])).tells(503, "the mirror alice/up has no usable answer from its upstream: the cache of the mirrors has no room: 413696 bytes more do not go into 1048576 (`python.mirror_disk_bytes_max`) beside what is read and written now");
     for name in names {
         upstream.release(&format!("/files/{name}"));
     }

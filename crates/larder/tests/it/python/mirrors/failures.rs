@@ -22,7 +22,7 @@ fn what_is_known_is_served_while_upstream_fails() {
     assert!(asked < 40, "an upstream that fails again and again is left alone: {asked}");
     assert_eq!(index.client().get(&place_of(&upstream, WHEEL)).text(), "content");
     // It was never known.
-    json_page(index.client(), "alice/dev", "bar").tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: it answered 503 Service Unavailable");
+    json_page(index.client(), "alice/dev", "bar").tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: it answered 503 Service Unavailable");
     let ready = index.get("/readyz?verbose").expect(200).line("[!] mirror");
     assert_eq!(
         ready,
@@ -65,11 +65,11 @@ fn a_refresh_says_that_upstream_has_not_answered() {
     };
     refreshed("foo").expect(302);
     upstream.offer("/simple/foo/", Offer::status(500));
-    refreshed("foo").tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error; the last good page stays, as confirmed TIME");
+    refreshed("foo").tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error; the last good page stays, as confirmed TIME");
     let stays = json_page(index.client(), "alice/dev", "foo");
     assert_eq!(stays.json()["files"][0]["filename"], WHEEL);
     upstream.offer("/simple/bar/", Offer::status(500));
-    refreshed("bar").tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error");
+    refreshed("bar").tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: it answered 500 Internal Server Error");
     upstream.offer("/simple/foo/", page("foo", json!([file(&upstream, WHEEL, b"content")])));
     refreshed("foo").expect(302);
 }
@@ -104,7 +104,7 @@ fn a_redirect_to_a_very_long_url_is_not_followed() {
         upstream.offer("/simple/foo/", moved);
         json_page(index.client(), "alice/up", "foo")
     };
-    leads_to(&format!("/moved/{}/", "x".repeat(8_000))).tells(502, "the mirror alice/up has no answer of its upstream: 127.0.0.1:PORT: it redirects to no URL that is followed");
+    leads_to(&format!("/moved/{}/", "x".repeat(8_000))).tells(502, "the mirror alice/up has no usable answer from its upstream: 127.0.0.1:PORT: it redirects to no URL that is followed");
     upstream.offer("/moved/foo/", page("foo", json!([])));
     leads_to("/moved/foo/").expect(200);
 }

@@ -189,11 +189,11 @@ fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
     for (content, expected) in [
         (
             "kontent",
-            "the mirror alice/up has no answer of its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST",
+            "the mirror alice/up has no usable answer from its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST",
         ),
         (
             "",
-            "the mirror alice/up has no answer of its upstream: upstream sends 0 bytes; its page says 7",
+            "the mirror alice/up has no usable answer from its upstream: upstream sends 0 bytes; its page says 7",
         ),
     ] {
         upstream.offer(&path, Offer::file(content));
@@ -203,7 +203,7 @@ fn a_small_file_that_is_wrong_is_refused_with_the_reason() {
     wheel["core-metadata"] = json!({"sha256": "0".repeat(64)});
     upstream.offer("/simple/foo/", page("foo", json!([wheel])));
     upstream.offer(&format!("{path}.metadata"), Offer::file("Name: foo"));
-    index.get(&format!("{}.metadata", place_of(&upstream, WHEEL))).tells(502, "the mirror alice/up has no answer of its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST");
+    index.get(&format!("{}.metadata", place_of(&upstream, WHEEL))).tells(502, "the mirror alice/up has no usable answer from its upstream: the file has the SHA-256 DIGEST; upstream's page says DIGEST");
 }
 
 #[test]

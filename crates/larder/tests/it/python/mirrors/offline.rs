@@ -49,13 +49,13 @@ fn an_offline_mirror_says_what_it_does_not_know() {
     let client = index.client();
     for stage in ["alice/up", "alice/dev"] {
         json_page(client, stage, "nowhere").expect(404);
-        json_page(client, stage, "bar").tells(504, "the mirror alice/up has no answer of its upstream: this was never fetched, and the upstream is not asked (mirror_offline=true)");
+        json_page(client, stage, "bar").tells(504, "the mirror alice/up has no usable answer from its upstream: this was never fetched, and the upstream is not asked (mirror_offline=true)");
     }
     for method in ["GET", "HEAD"] {
         client.anybody().send(method, &place_of(&upstream, LATER), ()).expect(504);
     }
     let refused = index.alice().post("/alice/up/+simple/foo/refresh", json!({}));
-    refused.tells(504, "the mirror alice/up has no answer of its upstream: it is not asked (mirror_offline=true); the last good page stays, as confirmed TIME");
+    refused.tells(504, "the mirror alice/up has no usable answer from its upstream: it is not asked (mirror_offline=true); the last good page stays, as confirmed TIME");
     assert_eq!(upstream.requests().len(), asked, "upstream is not asked");
 }
 
@@ -77,7 +77,7 @@ fn a_cache_is_served_offline_after_a_restart() {
     let page = json_page(server.client, "root/pypi", "foo").expect(200);
     check_stale(&page);
     assert_eq!(server.get(&root_place_of(&upstream, WHEEL)).text(), "content");
-    json_page(server.client, "root/pypi", "bar").tells(504, "the mirror root/pypi has no answer of its upstream: this was never fetched, and the upstream is not asked (python.mirrors_offline=true)");
+    json_page(server.client, "root/pypi", "bar").tells(504, "the mirror root/pypi has no usable answer from its upstream: this was never fetched, and the upstream is not asked (python.mirrors_offline=true)");
     assert_eq!(
         server.get("/readyz?verbose").line("[+] mirrors"),
         "[+] mirrors: no upstream is asked (python.mirrors_offline)"

@@ -54,7 +54,7 @@ fn an_address_that_is_refused_is_named_with_the_setting() {
     assert_eq!(said, format!("the upstream of alice/up fails: {trouble}"));
     assert_eq!(upstream.requests().len(), 0);
     // It is there, and others may be told in the same words.
-    let told = format!("the mirror alice/up has no answer of its upstream: {trouble}");
+    let told = format!("the mirror alice/up has no usable answer from its upstream: {trouble}");
     json_page(index.client(), "alice/up", "foo").tells(502, &told);
 }
 

@@ -97,5 +97,5 @@ fn upstream_is_asked_while_the_primary_is_away() {
     }
     assert!(is_there(&second, 1));
     assert_eq!(upstream.count(&format!("/files/{}", filename(1))), 1);
-    file(&third, &upstream, 1).tells(504, "the mirror team/up has no answer of its upstream: this was never fetched, and the upstream is not asked (python.mirrors_offline=true)");
+    file(&third, &upstream, 1).tells(504, "the mirror team/up has no usable answer from its upstream: this was never fetched, and the upstream is not asked (python.mirrors_offline=true)");
 }
