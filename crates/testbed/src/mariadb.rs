@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::frozen::FrozenServer;
 use crate::guard;
-use crate::postgres::{as_user, said, signal};
+use crate::postgres::{as_user, said};
+use crate::signals::{FrozenServer, signal};
 
 /// A running server; it ends with this process at the latest, and its files are removed.
 pub struct MariaDb {

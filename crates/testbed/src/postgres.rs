@@ -8,9 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use crate::frozen::{FrozenServer, processes_of};
+use crate::signals::{FrozenServer, processes_of};
 
 /// A running server; it ends with this process at the latest, and its files are removed.
 pub struct Postgres {
@@ -187,11 +185,6 @@ impl Postgres {
         pg_ctl.args([what, "-w", "-D"]).arg(self.directory.join("data"));
         pg_ctl
     }
-}
-
-pub(crate) fn signal(pid: i32, signal: Signal) {
-    // It may have ended on its own.
-    let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
 }
 
 /// The directory of the programs: the newest installed version.

@@ -16,8 +16,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::daemon::{Daemon, free_address};
-use crate::frozen::FrozenServer;
 use crate::postgres::said;
+use crate::signals::FrozenServer;
 
 /// A running directory; it ends with the test's process at the latest.
 pub struct Slapd {

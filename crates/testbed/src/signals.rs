@@ -1,12 +1,10 @@
-//! Servers that stand still: they accept connections, and do not answer.
+//! Signals to servers: frozen ones accept connections, and do not answer.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
-use crate::postgres::signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A frozen server; dropping this lets it continue.
 pub struct FrozenServer {
@@ -38,6 +36,12 @@ impl Drop for FrozenServer {
     fn drop(&mut self) {
         self.processes.iter().for_each(|pid| signal(*pid, Signal::CONT));
     }
+}
+
+/// Sends a signal.
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    // It may have ended on its own.
+    let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
 }
 
 /// Whether none of its threads runs, or it has ended.
