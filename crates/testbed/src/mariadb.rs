@@ -120,7 +120,7 @@ impl MariaDb {
     /// Freezes it: connections stay open, but nothing answers until the returned value is dropped.
     pub fn freeze(&self) -> FrozenServer {
         let pid = self.pid();
-        FrozenServer::stop(pid, |_| vec![])
+        FrozenServer::stop(pid)
     }
 
     /// Runs statements in a database as its administrator; each is a transaction unless they say otherwise.

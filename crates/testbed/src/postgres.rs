@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::signals::{FrozenServer, processes_of};
+use crate::signals::FrozenServer;
 
 /// A running server; it ends with this process at the latest, and its files are removed.
 pub struct Postgres {
@@ -150,8 +150,7 @@ impl Postgres {
         let pid_file = self.directory.join("data/postmaster.pid");
         let pid_file = fs::read_to_string(pid_file).expect("a server that runs");
         let main = pid_file.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
-        // The main process comes first, so that it starts no further ones.
-        FrozenServer::stop(main, processes_of)
+        FrozenServer::stop(main)
     }
 
     /// Runs statements in a database as its administrator: with `psql`, and without a transaction around them.

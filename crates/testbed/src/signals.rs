@@ -12,11 +12,11 @@ pub struct FrozenServer {
 }
 
 impl FrozenServer {
-    /// Stops a process, and then the `others` that belong to it.
-    pub(crate) fn stop(main: i32, others: impl FnOnce(i32) -> Vec<i32>) -> FrozenServer {
+    /// Stops a process, and then those that it has started: it starts no further ones.
+    pub(crate) fn stop(main: i32) -> FrozenServer {
         let mut server = FrozenServer { processes: vec![] };
         server.stop_process(main);
-        others(main).into_iter().for_each(|pid| server.stop_process(pid));
+        processes_of(main).into_iter().for_each(|pid| server.stop_process(pid));
         server
     }
 
@@ -52,7 +52,7 @@ fn has_stopped(pid: i32) -> bool {
 }
 
 /// The processes whose parent is `pid`.
-pub(crate) fn processes_of(pid: i32) -> Vec<i32> {
+fn processes_of(pid: i32) -> Vec<i32> {
     let processes = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
     let processes = processes.filter_map(|entry| {
         let fields = stat(&entry.path())?;

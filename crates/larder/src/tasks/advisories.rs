@@ -155,7 +155,7 @@ impl Refresh {
                 }
                 Err(_) => arrival.file().try_clone(),
             };
-            let bundle = file.map_err(Into::into).and_then(|file| read(file, &stop));
+            let bundle = file.map_err(BundleError::Io).and_then(|file| read(file, &stop));
             let bundle = bundle.map_err(|error| format!("{}: {error}", arrival.origin))?;
             arrival.check_unchanged().map_err(|error| error.to_string())?;
             Ok::<_, String>((bundle, arrival, staged))
@@ -254,7 +254,7 @@ impl Refresh {
 }
 
 fn read(file: File, stop: &CancellationToken) -> Result<Bundle, BundleError> {
-    let bytes = file.metadata()?.len();
+    let bytes = file.metadata().map_err(BundleError::Io)?.len();
     Bundle::read(FileReader::from(file), bytes, |_, _| !stop.is_cancelled())
 }
 

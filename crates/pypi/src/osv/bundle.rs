@@ -74,19 +74,6 @@ pub enum BundleError {
     },
 }
 
-// The reasons are in the messages, and no sources: whoever prints a chain of errors would print them twice.
-impl From<ArchiveError> for BundleError {
-    fn from(error: ArchiveError) -> BundleError {
-        BundleError::Zip(error)
-    }
-}
-
-impl From<std::io::Error> for BundleError {
-    fn from(error: std::io::Error) -> BundleError {
-        BundleError::Io(error)
-    }
-}
-
 impl<R: ReaderAt> Bundle<R> {
     /// Reads all records of the zip whose `bytes` are in `reader`. This takes seconds, or until `goes_on` returns false: it is
     /// called before each file, with the number of files that were read and that of all.
@@ -98,7 +85,7 @@ impl<R: ReaderAt> Bundle<R> {
         bytes: u64,
         mut goes_on: impl FnMut(usize, usize) -> bool,
     ) -> Result<Bundle<R>, BundleError> {
-        let zip = SafeZip::open(reader, bytes, &LIMITS)?;
+        let zip = SafeZip::open(reader, bytes, &LIMITS).map_err(BundleError::Zip)?;
         let mut builder = AdvisoriesBuilder::default();
         let (mut foreign, mut unreadable, mut named) = (0, 0, Vec::new());
         for (place, member) in zip.members().iter().enumerate() {
@@ -121,7 +108,7 @@ impl<R: ReaderAt> Bundle<R> {
                     Err(error @ OsvError::TooMany) => return Err(BundleError::TooMuch(error)),
                     Err(error) => error.to_string(),
                 },
-                Err(ArchiveError::Io(error)) => return Err(error.into()),
+                Err(ArchiveError::Io(error)) => return Err(BundleError::Io(error)),
                 Err(error) => error.to_string(),
             };
             unreadable += 1;

@@ -155,22 +155,15 @@ impl Begun {
 #[test]
 fn approvals_that_are_refused() {
     let begun = Begun::start();
+    let unknown = "Not logged in. This code is not one of this server, or is more than ten minutes old: `larder login` shows another.";
     let rows = [
         (
             &[("own", "wrong")][..],
             403,
             "Not logged in. Your own password is asked for once more, and what was sent is not it.",
         ),
-        (
-            &[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")],
-            422,
-            "Not logged in. This code is not one of this server, or is more than ten minutes old: `larder login` shows another.",
-        ),
-        (
-            &[("own", "staple"), ("code", "<script>")],
-            422,
-            "Not logged in. This code is not one of this server, or is more than ten minutes old: `larder login` shows another.",
-        ),
+        (&[("own", "staple"), ("code", "BCDF-GHJK-LMNP-QRST")], 422, unknown),
+        (&[("own", "staple"), ("code", "<script>")], 422, unknown),
         (
             &[("own", "staple"), ("expires", "never")],
             422,
