@@ -7,13 +7,15 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, thread};
 
 use prometheus::{Histogram, IntCounter, IntGauge};
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 /// Niceness of the threads: the lowest priority, which every process may choose. On two cores it keeps other answers
 /// quick; unlike an idle class, it still leaves the computations a share when all cores are busy.
@@ -243,29 +245,31 @@ impl Drop for QueuePlace<'_> {
     }
 }
 
-/// Runs `work` on a separate thread of low priority: for work that takes seconds, so that it neither delays the computations of
-/// programs nor takes the processor from threads that answer requests.
+/// Threads for [`apart`], which end when they had nothing to do for some seconds. A new thread for each piece of work would be one
+/// more for each that has returned its result and not ended yet, which takes long at this priority when all cores are busy.
+static APART: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut threads = tokio::runtime::Builder::new_current_thread();
+    threads.thread_name("larder-apart").on_thread_start(lower_priority);
+    threads.max_blocking_threads(cores.max(APART_MIN)).build()
+});
+
+/// So many threads [`apart`] there may be even if there are fewer cores: a piece of work may wait for a disk.
+const APART_MIN: usize = 4;
+
+/// Runs `work` on a thread of low priority, of which there are few: for work that takes seconds, so that it neither delays the
+/// computations of programs nor takes the processor from threads that answer requests.
 ///
 /// # Errors
 /// The panic of `work`; or why there is no thread.
 pub async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> thread::Result<T> {
-    let (result, computed) = oneshot::channel();
-    let started = thread::Builder::new().name("larder-apart".to_owned()).spawn(move || {
-        lower_priority();
-        // The work owns everything that it uses, so a panic leaves nothing half done for others.
-        let outcome = catch_unwind(AssertUnwindSafe(work));
-        // If the caller has gone, nobody receives the result.
-        let _ = result.send(outcome);
-    });
-    if let Err(error) = started {
-        return Err(Box::new(format!("no thread can be started: {error}")));
-    }
-    match computed.await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Box::new("a thread has ended without a result")),
-    }
+    let working = match &*APART {
+        Ok(threads) => threads.spawn_blocking(work),
+        Err(error) => return Err(Box::new(format!("no thread can be started: {error}"))),
+    };
+    working.await.map_err(JoinError::into_panic)
 }
 
 /// Lowers the priority of this thread below that of the threads that answer requests.

@@ -1,5 +1,6 @@
 //! The pool's promises: it is bounded, survives panics, drops the jobs of callers that have gone, and ends.
 
+use std::collections::HashSet;
 use std::sync::mpsc;
 
 use tokio::runtime::Runtime;
@@ -42,6 +43,27 @@ fn the_threads_have_the_least_priority() {
     let own = niceness();
     assert_eq!(runtime().block_on(pool(1, 1).run(niceness)), Ok(NICENESS));
     assert_eq!(niceness(), own, "only the pool's threads");
+}
+
+/// Also while the threads of finished work have not ended.
+#[test]
+fn the_threads_apart_are_few() {
+    let (runtime, mut ids) = (runtime(), HashSet::new());
+    let running: Vec<_> = (0..200)
+        .map(|_| {
+            runtime.spawn(apart(|| {
+                let niceness = rustix::process::getpriority_process(None).expect("a priority");
+                (thread::current().id(), niceness)
+            }))
+        })
+        .collect();
+    for work in running {
+        let (id, niceness) = runtime.block_on(work).expect("no panic").expect("no panic");
+        assert_eq!(niceness, NICENESS);
+        ids.insert(id);
+    }
+    let most = thread::available_parallelism().map_or(1, usize::from).max(APART_MIN);
+    assert!(ids.len() <= most, "{ids:?}");
 }
 
 #[test]
