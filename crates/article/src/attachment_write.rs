@@ -203,7 +203,7 @@ impl AttachmentError {
     pub fn blind(&self) -> String {
         match self {
             AttachmentError::TooMany { article, files_max, .. } => format!(
-                "`{article}` would have more than {files_max} attachments, the most that are allowed \
+                "`{article}` would have more attachments than {files_max}, the most that are allowed \
                  (`article.attachments_max`)"
             ),
             AttachmentError::TooLargeTogether { article, size_bytes_max, .. } => format!(

@@ -118,7 +118,11 @@ impl ServerFlags {
 pub(super) fn server_url(text: &str) -> Result<Url, String> {
     let expected =
         "the URL of a server was expected, as https://larder.example or http://127.0.0.1:8080";
-    let url: Url = text.parse().map_err(|error| format!("`{text}`: {expected} ({error})"))?;
+    let url: Url = text.parse().map_err(|error| match text.contains("://") {
+        true => format!("`{text}`: {expected} ({error})"),
+        // What was expected says the rest.
+        false => format!("`{text}`: {expected}"),
+    })?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!("`{text}`: {expected}"));
     }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use account::{GroupMap, GroupName, UserName};
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
@@ -377,9 +377,15 @@ fn tls(settings: &Settings) -> Result<ClientConfig, SetupError> {
     match &settings.ca_file {
         Some(path) => {
             let error = |problem: String| SetupError::CaFile { path: path.clone(), problem };
-            let read = CertificateDer::pem_file_iter(path).map_err(|it| error(it.to_string()))?;
-            for certificate in read {
-                let certificate = certificate.map_err(|it| error(it.to_string()))?;
+            // The library shows the bytes of lines as numbers.
+            let damaged = |it| match it {
+                pem::Error::Io(it) => error(it.to_string()),
+                _ => {
+                    error("a certificate in it is cut off or damaged; PEM was expected".to_owned())
+                }
+            };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(damaged)? {
+                let certificate = certificate.map_err(damaged)?;
                 roots.add(certificate).map_err(|it| error(it.to_string()))?;
             }
             if roots.is_empty() {

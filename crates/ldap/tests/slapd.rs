@@ -214,15 +214,24 @@ async fn certificates_are_checked() {
         3,
         "no password was sent to a server without a certificate"
     );
-    let refused = |text: &str| {
+    let refused = |text: &str, problem: &str| {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ca.pem");
         std::fs::write(&path, text).expect("a file");
-        let refused = Directory::new(of(tls.clone(), true, Some(path)));
-        assert!(matches!(refused, Err(SetupError::CaFile { .. })), "{text}");
+        match Directory::new(of(tls.clone(), true, Some(path))) {
+            Err(SetupError::CaFile { problem: found, .. }) => assert_eq!(found, problem, "{text}"),
+            _ => panic!("accepted, or another error: {text}"),
+        }
     };
-    refused("");
-    refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    refused("", "it holds no certificate; PEM was expected");
+    refused(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "invalid peer certificate: BadEncoding",
+    );
+    refused(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n",
+        "a certificate in it is cut off or damaged; PEM was expected",
+    );
 }
 
 /// The second server is asked if the first is silent; what was silent is not asked for a while.

@@ -81,6 +81,7 @@ struct PageFacts {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(expecting = "the link, digest, size and time of a file")]
 struct ExportedFile {
     /// Its link on pages of the mirror; with `.metadata` at the end, that of the metadata.
     link: String,

@@ -134,8 +134,8 @@ pub enum Expiry {
 /// Text that says no time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no time to expire at: a length such as `90d`, a date such as `2027-01-01`, a time such as \
-     `2027-01-01T12:00:00Z`, or `never` was expected"
+    "`{0}` is no time to expire at: a length such as `90d`, a date such as `2027-01-01` or a time such as \
+     `2027-01-01T12:00:00Z` was expected"
 )]
 pub struct ExpiryError(String);
 

@@ -153,7 +153,7 @@ fn who_may_not_read_learns_no_sizes() {
     );
     assert_eq!(
         blind,
-        "`a` would have more than 1 attachments, the most that are allowed (`article.attachments_max`)"
+        "`a` would have more attachments than 1, the most that are allowed (`article.attachments_max`)"
     );
 }
 

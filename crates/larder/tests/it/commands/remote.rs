@@ -132,7 +132,7 @@ fn what_is_no_larder_is_told() {
     check(
         "larder.example",
         2,
-        "larder: `larder.example`: the URL of a server was expected, as https://larder.example or http://127.0.0.1:PORT (relative URL without a base)",
+        "larder: `larder.example`: the URL of a server was expected, as https://larder.example or http://127.0.0.1:PORT",
     );
     check(
         &format!("{}/nowhere", running.url()),

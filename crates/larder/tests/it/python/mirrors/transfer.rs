@@ -249,7 +249,7 @@ fn a_page_or_a_description_that_was_changed_in_an_export_is_not_imported() {
     let rows: [Change<'_>; 6] = [
         (
             &|it: &Path| edit(&foo(it), "\"kept\":[", "\"kept\":[0,"),
-            "larder: pages/foo: invalid type: integer `0`, expected struct ExportedFile at line 1 column 141\nlarder: 1 left out",
+            "larder: pages/foo: invalid type: integer `0`, expected the link, digest, size and time of a file at line 1 column 141\nlarder: 1 left out",
         ),
         (
             &|it: &Path| edit(&foo(it), WHEEL, "foo-9.0-py3-none-any.whl"),
