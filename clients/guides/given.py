@@ -215,8 +215,8 @@ def directory(visit, ca_file, password_file):
     url = f"ldap://localhost:{visit.directory_port}"
     server = subprocess.Popen([slapd, "-d", "0", "-f", path / "slapd.conf", "-h", url], stderr=subprocess.DEVNULL)
     visit.closing += [server.wait, server.kill]
-    shutil.copyfile(path / "own.pem", made_parent(visit, visit.here(ca_file)))
-    made_parent(visit, visit.here(password_file)).write_text("service word\n", encoding="utf-8")
+    shutil.copyfile(path / "own.pem", made_parent(visit, ca_file))
+    made_parent(visit, password_file).write_text("service word\n", encoding="utf-8")
     visit.passwords["alice"] = "wonderland"
 
 
