@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use account::UserName;
-use anyhow::Context as _;
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use config::{Config, Environment};
 use futures_util::future::BoxFuture;
@@ -20,7 +20,7 @@ use import::{
 use jiff::Timestamp;
 use pypi::StageName;
 use serde::Serialize;
-use state::accounts::Expiry;
+use state::accounts::TokenEnd;
 use state::setup;
 
 use super::kept_tokens::KeptTokens;
@@ -144,7 +144,7 @@ pub(super) struct Use {
     token_stdin: bool,
     /// When the tokens end that the server makes with the password: a duration such as 90d, or a date such as 2027-01-01
     #[arg(long, value_name = "WHEN", default_value = "90d", requires = "user")]
-    expires: Expiry,
+    expires: TokenEnd,
     /// Get no token that may upload, and take what could upload out of the files
     #[arg(long, requires = "user")]
     read_only: bool,
@@ -318,9 +318,8 @@ impl Use {
     /// The tokens that the server is to make.
     fn tokens(&self) -> anyhow::Result<TokenWish> {
         let now = Timestamp::now();
-        let expires_at = self.expires.at(now)?.filter(|expires_at| *expires_at > now);
-        let expires_at =
-            expires_at.context("--expires: a time that is still to come was expected")?;
+        let expires_at = self.expires.at(now)?;
+        ensure!(expires_at > now, "--expires: a time that is still to come was expected");
         let [is_read_only, is_dry_run] = [self.read_only, self.dry_run];
         Ok(TokenWish { now, expires_at, is_read_only, is_dry_run })
     }

@@ -125,7 +125,14 @@ pub fn shown(time: Timestamp) -> String {
 pub enum Expiry {
     /// Until it is revoked.
     Never,
-    /// Until then.
+    /// Then.
+    At(TokenEnd),
+}
+
+/// The end of a token that does expire.
+#[derive(Clone, Copy, Debug)]
+pub enum TokenEnd {
+    /// Then.
     At(Timestamp),
     /// After this time.
     After(Span),
@@ -134,10 +141,15 @@ pub enum Expiry {
 /// Text that says no time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no time to expire at: a length such as `90d`, a date such as `2027-01-01` or a time such as \
-     `2027-01-01T12:00:00Z` was expected"
+    "`{0}` is no time to expire at; expected: a length such as `90d`, a date such as `2027-01-01`, a time such as \
+     `2027-01-01T12:00:00Z`"
 )]
-pub struct ExpiryError(String);
+pub struct TokenEndError(String);
+
+/// Text that says no time, where a token may be valid for ever.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}, or `never`")]
+pub struct ExpiryError(#[from] TokenEndError);
 
 impl Expiry {
     /// When a token that is made at `now` expires; `None` for never.
@@ -147,12 +159,7 @@ impl Expiry {
     pub fn at(self, now: Timestamp) -> Result<Option<Timestamp>, ExpiryError> {
         match self {
             Expiry::Never => Ok(None),
-            Expiry::At(time) => Ok(Some(time)),
-            Expiry::After(span) => {
-                let time = now.to_zoned(TimeZone::UTC).checked_add(span);
-                time.map(|time| Some(time.timestamp()))
-                    .map_err(|_| ExpiryError(format!("{span:#}")))
-            }
+            Expiry::At(end) => Ok(Some(end.at(now)?)),
         }
     }
 }
@@ -160,24 +167,50 @@ impl Expiry {
 impl FromStr for Expiry {
     type Err = ExpiryError;
 
-    /// Reads `never`, a date (its beginning in UTC), a time with its offset, or a length of time.
+    /// Reads `never`, or the end of a token.
     fn from_str(text: &str) -> Result<Expiry, ExpiryError> {
-        let text = text.trim();
-        if text.eq_ignore_ascii_case("never") {
-            return Ok(Expiry::Never);
+        match text.trim().eq_ignore_ascii_case("never") {
+            true => Ok(Expiry::Never),
+            false => Ok(Expiry::At(text.parse()?)),
         }
+    }
+}
+
+impl TokenEnd {
+    /// The end of a token that is made at `now`.
+    ///
+    /// # Errors
+    /// [`TokenEndError`] beyond the end of time, in the year 9999.
+    pub fn at(self, now: Timestamp) -> Result<Timestamp, TokenEndError> {
+        match self {
+            TokenEnd::At(time) => Ok(time),
+            TokenEnd::After(span) => {
+                let time = now.to_zoned(TimeZone::UTC).checked_add(span);
+                let time = time.map_err(|_| TokenEndError(format!("{span:#}")))?;
+                Ok(time.timestamp())
+            }
+        }
+    }
+}
+
+impl FromStr for TokenEnd {
+    type Err = TokenEndError;
+
+    /// Reads a date (its beginning in UTC), a time with its offset, or a length of time.
+    fn from_str(text: &str) -> Result<TokenEnd, TokenEndError> {
+        let text = text.trim();
         if let Ok(time) = text.parse::<Timestamp>() {
-            return Ok(Expiry::At(time));
+            return Ok(TokenEnd::At(time));
         }
         // A longer text would be a time without an offset, and none may be assumed.
         if text.len() == "2027-01-01".len()
             && let Ok(date) = text.parse::<civil::Date>()
             && let Ok(midnight) = date.to_zoned(TimeZone::UTC)
         {
-            return Ok(Expiry::At(midnight.timestamp()));
+            return Ok(TokenEnd::At(midnight.timestamp()));
         }
-        let error = || ExpiryError(escaped_excerpt(text, 80));
-        text.parse().map(Expiry::After).map_err(|_| error())
+        let error = || TokenEndError(escaped_excerpt(text, 80));
+        text.parse().map(TokenEnd::After).map_err(|_| error())
     }
 }
 

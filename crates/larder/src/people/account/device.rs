@@ -135,12 +135,8 @@ async fn approved(
         let text = "This code is not one of this server, or is more than ten minutes old: `larder login` shows another.";
         return Err(HttpError::unusable(text));
     };
-    let expires: Expiry = expires.parse().map_err(HttpError::unusable)?;
-    if matches!(expires, Expiry::Never) {
-        return Err(HttpError::unusable(
-            "The token of a log-in ends: a time such as 30d was expected.",
-        ));
-    }
+    // The token of a log-in ends.
+    let expires = Expiry::At(expires.parse().map_err(HttpError::unusable)?);
     // A token outlives the session.
     forms::proved_again(app, posted, "own").await?;
     auth::admit_to_disk(app, &posted.principal).await?;

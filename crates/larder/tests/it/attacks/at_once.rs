@@ -34,7 +34,7 @@ const OWNER: &str = "root";
 /// Memory that they may take. Without optimization, futures and stacks are larger, which no budget counts.
 const BYTES_MAX: u64 = STRANGERS_BYTES_MAX + if cfg!(debug_assertions) { 16 << 20 } else { 0 };
 
-/// Threads above rest: 64 for work that blocks, which stay for some seconds, and a few of databases.
+/// Threads above rest: 64 for work that blocks and four of low priority, which stay for some seconds, and a few of databases.
 const THREADS_MAX: u64 = 80;
 
 /// After this, the server hangs. The promise is 100 ms, with optimization and on a machine that does nothing else; this one may do

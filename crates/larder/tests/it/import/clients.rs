@@ -166,13 +166,18 @@ fn a_token_that_is_no_longer_good_is_made_anew() {
     assert_eq!(home.tell(&year, PASSWORD, 0).matches("made the token").count(), 2);
     assert_eq!(home.tell(&year, PASSWORD, 0).matches("is still good").count(), 2);
     assert_eq!(home.tell_all().matches("made the token").count(), 2);
-    for when in ["never", "2020-01-01"] {
+    let past = [&["--uv", "--expires", "2020-01-01"][..], &ALICE].concat();
+    let said = home.tell(&past, PASSWORD, 1);
+    assert_eq!(said, "larder: --expires: a time that is still to come was expected\n");
+    for when in ["never", "soon"] {
         let words = [&["--uv", "--expires", when][..], &ALICE].concat();
-        let said = home.tell(&words, PASSWORD, 1);
-        assert_eq!(said, "larder: --expires: a time that is still to come was expected\n");
+        assert_eq!(
+            home.tell(&words, PASSWORD, 2),
+            format!(
+                "error: invalid value '{when}' for '--expires <WHEN>': `{when}` is no time to expire at; expected: a length such as `90d`, a date such as `DATE`, a time such as `TIME`\n\nFor more information, try '--help'.\n"
+            )
+        );
     }
-    let words = [&["--uv", "--expires", "soon"][..], &ALICE].concat();
-    home.tell(&words, PASSWORD, 2).says("`soon` is no time to expire at: a length such as `90d`, ");
 }
 
 #[test]

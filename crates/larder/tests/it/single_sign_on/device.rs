@@ -167,12 +167,12 @@ fn approvals_that_are_refused() {
         (
             &[("own", "staple"), ("expires", "never")],
             422,
-            "Not logged in. The token of a log-in ends: a time such as 30d was expected.",
+            "Not logged in. `never` is no time to expire at; expected: a length such as `90d`, a date such as `DATE`, a time such as `TIME`",
         ),
         (
             &[("own", "staple"), ("expires", "x")],
             422,
-            "Not logged in. `x` is no time to expire at: a length such as `90d`, a date such as `DATE` or a time such as `TIME` was expected",
+            "Not logged in. `x` is no time to expire at; expected: a length such as `90d`, a date such as `DATE`, a time such as `TIME`",
         ),
     ];
     each(rows, |(fields, status, words)| {
