@@ -273,7 +273,7 @@ pub(crate) async fn revoke_found_tokens(
     let bytes = body::whole(app, head, &Principal::Anonymous, body, FOUND_BYTES_MAX).await?;
     let expected =
         r#"{"token": "larder_…", "url": "https://…"}, or a list of at most 100 such objects"#;
-    let bad = |text: &str| HttpError::bad_request(format!("{text}; expected was {expected}"));
+    let bad = |text: &str| HttpError::bad_request(format!("{text}; expected: {expected}"));
     let found = match serde_json::from_slice(&bytes) {
         Ok(FoundTokens::Many(found)) => found,
         Ok(FoundTokens::One(found)) => vec![found],
@@ -320,7 +320,7 @@ async fn wish(
     let bytes = body::whole(app, head, principal, body, BODY_BYTES_MAX).await?;
     let bad = |reason: &dyn std::fmt::Display| {
         let detail = format!(
-            "the body is no request for a token: {reason}; expected was \
+            "the body is no request for a token: {reason}; expected: \
              {{\"scopes\": [\"article:write\"], \"expires\": \"90d\", \"comment\": \"\"}}"
         );
         HttpError::bad_request(detail)

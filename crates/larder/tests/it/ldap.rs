@@ -195,7 +195,9 @@ fn wrong_passwords_are_throttled_before_the_directory() {
         world.read("alice", &format!("wrong{number}")).expect(401);
         world.read("alice", &format!("wrong{number}")).expect(401);
     }
-    world.read("alice", "wonderland").expect(429).says("too many wrong passwords were tried");
+    let refused = world.read("alice", "wonderland").expect(429);
+    let wait = refused.header("retry-after");
+    refused.tells(429, &format!("too many wrong passwords were tried: this one was not looked at; try again in {wait} seconds, or use a token"));
     assert_eq!(world.slapd.binds("uid=alice"), 10);
     world.read("bob", "builder").expect(200);
 }
@@ -292,7 +294,9 @@ fn while_the_directory_hangs_tokens_logins_and_sessions_work() {
             assert!((1..=5).contains(&seconds), "{seconds}");
         }
     });
-    world.read("alice", "wonderland").expect(503).says("or use a token");
+    let busy = world.read("alice", "wonderland").expect(503);
+    let wait = busy.header("retry-after");
+    busy.tells(503, &format!("the directory that knows this password cannot say now whether it is right; try again in {wait} seconds, or use a token"));
     drop(frozen);
     wait_until("the directory", || world.read("alice", "wonderland").status == 200);
 }

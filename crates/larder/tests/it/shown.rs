@@ -141,6 +141,7 @@ pub(crate) fn redacted(text: &str) -> String {
             (r"(/[^\s`/]+)*/\.tmp[A-Za-z0-9]{6}", "DIRECTORY"),
             (r"\b[0-9a-f]{12}\b", "TOKEN_ID"),
             (r"\b\d+ B taken", "SIZE taken"),
+            (r"\b\d{7,} bytes free", "SIZE bytes free"),
             (r"\btakes \d{7,} bytes", "takes SIZE bytes"),
             (r"toxresult-\d+-", "toxresult-TIME-"),
             (r"[0-9a-f]{64}", "DIGEST"),

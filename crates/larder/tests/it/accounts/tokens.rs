@@ -344,10 +344,10 @@ fn who_finds_a_token_revokes_it() {
     assert_eq!(alice.ids("/+tokens"), [kept["id"].as_str().expect("an id")]);
 
     for body in ["", "{}", "7", r#"["larder_"]"#, r#"{"token":7}"#] {
-        send(body).expect(400).says("expected was");
+        send(body).tells(400, "the body names no tokens; expected: {\"token\": \"larder_…\", \"url\": \"https://…\"}, or a list of at most 100 such objects");
     }
     let many = json!(vec![json!({"token": "x"}); 101]);
-    found(&many).tells(400, "the body names 101 tokens; expected was {\"token\": \"larder_…\", \"url\": \"https://…\"}, or a list of at most 100 such objects");
+    found(&many).tells(400, "the body names 101 tokens; expected: {\"token\": \"larder_…\", \"url\": \"https://…\"}, or a list of at most 100 such objects");
     let large = json!({"token": "x".repeat(70_000)});
     found(&large).expect(413);
 }

@@ -60,7 +60,7 @@ fn a_base_that_this_process_does_not_know_yet_is_waited_for() {
     }
     // A base that the store does not have is refused as before.
     let refused = one.client.root().post(&format!("/article/a/{}", version + 1), "x");
-    refused.expect(409).says("version_in_future");
+    refused.tells(409, &format!("`a` has no version {}: its latest is {version}", version + 1));
 }
 
 /// Nor is an index, a release or a member of a list that another process has just made refused for not being there: this one
@@ -95,9 +95,13 @@ fn what_another_process_has_just_made_is_written_to() {
 
     // What the store does not have is refused as before.
     let order = r#"{"name": "pkg", "version": "2", "targetindex": "team/final"}"#;
-    far.root().send("PUSH", "/team/dev", order).expect(400).says("there are no files for pkg 2");
-    far.root().patch("/team/dev", r#"["acl_upload-=alice"]"#).expect(400).says("alice");
-    far.root().post("/team/none/", order).expect(404).says("could not be found");
+    far.root()
+        .send("PUSH", "/team/dev", order)
+        .tells(400, "there are no files for pkg 2 on stage team/dev");
+    far.root()
+        .patch("/team/dev", r#"["acl_upload-=alice"]"#)
+        .tells(400, "The 'acl_upload' setting doesn't have value 'alice'");
+    far.root().post("/team/none/", order).tells(404, "The stage team/none could not be found.");
 }
 
 /// A read names the state that it shows, also while somebody writes: who follows the feed from that serial on misses nothing.

@@ -337,7 +337,9 @@ fn a_damaged_blob_is_never_served() {
     harm(&path, &path, Garbage);
     let process = stores.start("data");
     let client = &process.client;
-    client.get("/article/a/3-x").expect(500).says("is damaged");
+    client
+        .get("/article/a/3-x")
+        .tells(500, "the content is damaged in the store; it has been logged");
     client.get("/readyz?verbose").says("[!] blobs: 1 blob missing or damaged");
     client.get("/metrics").says("\nlarder_blobs_damaged 1\n");
     client.get("/readyz").expect(200);

@@ -144,7 +144,7 @@ fn little_room_is_left_to_administrators() {
             "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Basic dGVhbTp0ZWFt\r\n\
              Content-Type: {content_type}\r\nContent-Length: 100\r\n\r\n"
         );
-        client.exchange(request.as_bytes(), false).expect(507).says("store.free_bytes_min");
+        client.exchange(request.as_bytes(), false).tells(507, "the disk has only SIZE bytes free, less than 1099511627776 (`store.free_bytes_min`): only administrators write now");
     });
     client.get("/readyz?verbose").says("only administrators write");
     client.get("/metrics").says("\nlarder_store_free_bytes ");

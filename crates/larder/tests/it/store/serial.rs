@@ -32,7 +32,7 @@ fn every_surface_waits_for_what_was_seen() {
         let get = |serial: &str| client.root().with("X-Larder-Serial", serial).get(target);
         get(&seen).expect(200);
         for bad in ["x", "-1", "", "1.5", "99999999999999999999999"] {
-            get(bad).expect(400).says("X-Larder-Serial");
+            get(bad).tells(400, &format!("X-Larder-Serial: `{bad}` is not a serial: a whole number from 0 to 9223372036854775807 was expected"));
         }
         let response = get(&later).expect(503);
         response.has("retry-after", "1");

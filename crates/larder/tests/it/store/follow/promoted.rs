@@ -141,7 +141,10 @@ fn promote_amid_cuts(round: usize) {
     });
     third.get("/article/by-the-new-one").expect(200);
     let refused = old.root().post("/article/late/0", "by the old one".as_bytes());
-    refused.expect(503).says("a follower of this store was made its primary");
+    refused.tells(
+        503,
+        "a follower of this store was made its primary: nothing is written here any more",
+    );
     far.leads_to(new.client.address);
     far.cut();
     write(&new, "by-the-new-one", 1, "and again");

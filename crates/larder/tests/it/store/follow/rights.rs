@@ -26,7 +26,10 @@ fn only_a_token_for_it_opens_the_records() {
         client.get(target).expect(401);
         client.authorized("Bearer nonsense").get(target).expect(401);
         client.authorized(&alice).get(target).expect(403);
-        client.authorized(&other).get(target).expect(403).says("server:follow");
+        client
+            .authorized(&other)
+            .get(target)
+            .tells(403, "this token may not copy what is here: it lacks the scope `server:follow`");
         // A password gives it to nobody: it would have to be on another machine.
         client.authorized(ROOT.1).get(target).expect(403);
     }
