@@ -125,7 +125,8 @@ pub(crate) fn what_to_try(config: &Config, addresses: &[ListenAddress]) -> Strin
          {curl} '{base}/rpc/v5/search/ttf-font?by=provides'\n  \
          {articles}{python}\
          {curl} '{base}/metrics'\n\n\
-         Open it in a browser, with forms to try: {base}/\n\
+         Open it in a browser: {base}/\n\
+         Commands for each client: {base}/+use\n\
          Documentation: {base}/docs\n\
          Stop with Ctrl-C.\n",
         config.demo_packages
