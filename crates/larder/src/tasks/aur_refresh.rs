@@ -218,6 +218,7 @@ impl Refresh {
                 return Err(error.to_string());
             }
         };
+        let origin = arrival.origin.clone();
         match self.take(arrival).await {
             Ok((published, arrival)) => {
                 source.accepted(&arrival);
@@ -245,6 +246,7 @@ impl Refresh {
                 Ok(true)
             }
             Err(problem) => {
+                let problem = format!("`{origin}`: {problem}");
                 source.rejected(&problem);
                 self.fail(&problem);
                 Err(problem)

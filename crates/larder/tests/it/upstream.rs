@@ -82,18 +82,21 @@ fn a_url_in_trouble_changes_nothing() {
         Offer { status: 404, ..good.clone() },
         "`http://127.0.0.1:PORT/dump.json.gz` answered 404 Not Found, expected 200 or 304",
     );
-    check(dump("\"bad\"", b"[\n{]".to_vec()), "line 2 column 2: key must be a string");
+    check(
+        dump("\"bad\"", b"[\n{]".to_vec()),
+        "`http://127.0.0.1:PORT/dump.json.gz`: line 2 column 2: key must be a string",
+    );
     check(
         good.cut(100),
         "the dump from `http://127.0.0.1:PORT/dump.json.gz` was truncated: 100 bytes came, expected 8113 (error decoding response body: error reading a body from connection: end of file before message length reached)",
     );
     check(
         Offer::file(""),
-        "line 1 column 1: the dump ends here, expected `[`, the start of the list of packages",
+        "`http://127.0.0.1:PORT/dump.json.gz`: line 1 column 1: the dump ends here, expected `[`, the start of the list of packages",
     );
     check(
         dump("\"few\"", catalogue::generation(2, 3)),
-        "the dump has 3 packages after 20, more than 50 percent fewer (aur.shrink_percent_max)",
+        "`http://127.0.0.1:PORT/dump.json.gz`: the dump has 3 packages after 20, more than 50 percent fewer (aur.shrink_percent_max)",
     );
     // A bad dump is not remembered, so the same tag may be good later.
     upstream.offer(DUMP, dump("\"bad\"", catalogue::generation(3, 20)));
