@@ -284,7 +284,7 @@ class Visit:
         self.server = int(printed.split()[-1])
         deadline = time.monotonic() + READY_SECONDS_MAX
         while (status := self.ready_status()) != 200 or not self.has_said(text):
-            if not Path(f"/proc/{self.server}").exists() or self.has_ended():
+            if self.has_ended():
                 self.server = None
                 raise Failure(f"{place}: `{self.there(text)}` ended at once{self.log_end()}")
             if time.monotonic() > deadline:
@@ -300,8 +300,11 @@ class Visit:
         return "Try:" in self.logs[-1].read_text("utf-8", "replace") and self.status("/aur/history?name=x") != 503
 
     def has_ended(self):
-        """Whether the server has ended and bash has not looked at it yet."""
-        stat = Path(f"/proc/{self.server}/stat").read_text(encoding="utf-8", errors="replace")
+        """Whether the server has ended, also if bash has not looked at it yet."""
+        try:
+            stat = Path(f"/proc/{self.server}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return True
         return stat.rpartition(")")[2].split()[0] == "Z"
 
     def ready_status(self):
