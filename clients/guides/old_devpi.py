@@ -12,6 +12,7 @@ import urllib.request
 
 import environments
 import packages
+from server import free_port
 
 PASSWORD = "acme's password"
 READY_SECONDS_MAX = 120
@@ -20,8 +21,6 @@ CHEAP = ("--argon2-memory-cost", "8", "--argon2-parallelism", "1", "--argon2-tim
 
 
 def make(visit, directory):
-    from visit import free_port
-
     server_programs, tools = (environments.environment(name) / "bin" for name in ("devpi-server", "tools"))
     home, port = visit.directory / "old-devpi", free_port()
     home.mkdir()

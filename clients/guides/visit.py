@@ -10,13 +10,10 @@ Passwords and tokens that a command shows are remembered and used where the page
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -24,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 import environments  # noqa: E402
 import given  # noqa: E402
 from printed import difference  # noqa: E402
-from server import DROPPED  # noqa: E402
+from server import DROPPED, free_port  # noqa: E402
 from terminal import Terminal, TimedOut  # noqa: E402
 
 ROOT = environments.ROOT
@@ -46,26 +43,6 @@ HOSTS = re.compile(r"https://((?:[^/@\s\"']*@)?)(?:index|larder|aur)\.example(?!
 
 class Failure(Exception):
     """A page that does not hold; the text has the place, the command and what it printed."""
-
-
-taken, taken_lock = set(), threading.Lock()
-
-
-def free_port():
-    """A port below those that the system gives to connections, and not of another visit of this run."""
-    with taken_lock:
-        for _ in range(1000):
-            port = random.randrange(20000, 32000)
-            if port in taken:
-                continue
-            with socket.socket() as listener:
-                try:
-                    listener.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-            taken.add(port)
-            return port
-    raise AssertionError("no free port between 20000 and 32000")
 
 
 class Visit:

@@ -10,12 +10,14 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import urllib.parse
@@ -67,10 +69,25 @@ def basic(user, password):
     return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
+taken, taken_lock = set(), threading.Lock()
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port below those that the system gives to connections, which could take it before a server does, and not one of an
+    earlier call."""
+    with taken_lock:
+        for _ in range(1000):
+            port = random.randrange(20000, 32000)
+            if port in taken:
+                continue
+            with socket.socket() as listener:
+                try:
+                    listener.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            taken.add(port)
+            return port
+    raise AssertionError("no free port between 20000 and 32000")
 
 
 class Site:
