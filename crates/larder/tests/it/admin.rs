@@ -84,7 +84,7 @@ fn jobs() {
     server.replace_source(b"[\n{\"ID\": nonsense");
     server
         .admin("POST", "/admin/run-job/reload-data")
-        .tells(500, "line 2 column 9: expected ident");
+        .tells(500, "`DIRECTORY/source.json`: line 2 column 9: expected ident");
     // The watch may have seen the good one before us; then there is nothing left to do.
     server.replace_source(&catalogue::generation(1, 9));
     server.admin("POST", "/admin/run-job/reload-data").expect(202);
