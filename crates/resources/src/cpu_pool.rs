@@ -254,7 +254,7 @@ static APART: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
     threads.max_blocking_threads(cores.max(APART_MIN)).build()
 });
 
-/// So many threads [`apart`] there may be even if there are fewer cores: a piece of work may wait for a disk.
+/// At least this many threads may work [`apart`], also on fewer cores: a piece of work may wait for a disk.
 const APART_MIN: usize = 4;
 
 /// Runs `work` on a thread of low priority, of which there are few: for work that takes seconds, so that it neither delays the

@@ -146,10 +146,11 @@ pub enum TokenEnd {
 )]
 pub struct TokenEndError(String);
 
-/// Text that says no time, where a token may be valid for ever.
+/// Text that says no time, where a token may be valid for ever. Its message has that of the other, which is no source: whoever
+/// prints a chain of errors would print it twice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}, or `never`")]
-pub struct ExpiryError(#[from] TokenEndError);
+pub struct ExpiryError(TokenEndError);
 
 impl Expiry {
     /// When a token that is made at `now` expires; `None` for never.
@@ -159,7 +160,7 @@ impl Expiry {
     pub fn at(self, now: Timestamp) -> Result<Option<Timestamp>, ExpiryError> {
         match self {
             Expiry::Never => Ok(None),
-            Expiry::At(end) => Ok(Some(end.at(now)?)),
+            Expiry::At(end) => end.at(now).map(Some).map_err(ExpiryError),
         }
     }
 }
@@ -171,7 +172,7 @@ impl FromStr for Expiry {
     fn from_str(text: &str) -> Result<Expiry, ExpiryError> {
         match text.trim().eq_ignore_ascii_case("never") {
             true => Ok(Expiry::Never),
-            false => Ok(Expiry::At(text.parse()?)),
+            false => text.parse().map(Expiry::At).map_err(ExpiryError),
         }
     }
 }
@@ -261,9 +262,10 @@ mod tests {
         let found = text.parse::<Expiry>().and_then(|expiry| expiry.at(now));
         let found = match found {
             Ok(time) => time.map_or_else(|| "never".to_owned(), shown),
-            Err(error) => error.to_string(),
+            // As a chain of errors is printed: each is said once.
+            Err(error) => format!("{:#}", anyhow::Error::new(error)),
         };
-        assert!(found.starts_with(expected), "`{text}` is {found}");
+        assert_eq!(found, expected, "{text}");
     }
 
     #[test]
@@ -278,7 +280,13 @@ mod tests {
         check("2027-01-01", "2027-01-01T00:00:00Z");
         check("2027-01-01T12:00:00+02:00", "2027-01-01T10:00:00Z");
         for bad in ["", "soon", "90", "2027-13-01", "2027-01-01T12:00:00", "9000y", "-"] {
-            check(bad, &format!("`{bad}` is no time"));
+            check(
+                bad,
+                &format!(
+                    "`{bad}` is no time to expire at; expected: a length such as `90d`, a date such as `2027-01-01`, \
+                     a time such as `2027-01-01T12:00:00Z`, or `never`"
+                ),
+            );
         }
     }
 
